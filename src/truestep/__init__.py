@@ -1,0 +1,1 @@
+"""Mixed-precision training whose every optimizer update can be trusted."""

@@ -1,0 +1,1 @@
+"""Precisions compared by time to quality under a fixed protocol."""

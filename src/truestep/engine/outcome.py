@@ -1,0 +1,69 @@
+"""What one attempt did: returned by the update, so that nobody has to infer it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from truestep.engine.counts import Counts
+
+
+class Reason(StrEnum):
+    """Why an attempt was skipped."""
+
+    INPUT = "non-finite input"
+    PARAMETER = "non-finite parameter"
+    FORWARD = "forward overflow"
+    LOSS = "non-finite loss"
+    UNDEFINED = "undefined gradient"
+    BACKWARD = "backward overflow"
+    UNSCALE = "unscale overflow"
+    WEIGHT = "zero total weight"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skip:
+    """A skipped attempt's reason, the first offender by name, and whether a smaller loss scale could cure it."""
+
+    reason: Reason
+    place: str | None
+    """The first non-finite input, module or parameter; None where it could not be told."""
+    detail: str
+    """One sentence with what was found, and what could not be told."""
+    curable: bool
+    """True where a smaller loss scale can help: then, and only then, the scale moves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One attempt, in original units. `skip` is None exactly when the attempt completed."""
+
+    policy: str
+    skip: Skip | None
+    loss: float | None
+    """The window's loss: the sum of the microbatches' losses by their shares. None where no loss was computed."""
+    lr: tuple[float, ...]
+    """The learning rate of each parameter group at this attempt, before any tick."""
+    grad_norm: float | None
+    """The 2-norm of the whole gradient before clipping; None on a skip."""
+    grad_norm_clipped: float | None
+    """The same after clipping; equal to `grad_norm` where nothing clips; None on a skip."""
+    loss_scale: float
+    """The loss scale that this attempt's backwards used."""
+    next_loss_scale: float
+    weight: float | None
+    """The window's total weight; None for a loss that comes as shares."""
+    weight_check: str
+    """What the declared weight was held against, and how that came out."""
+    microbatches: int
+    examples: int
+    tokens: int | None
+    seconds: float
+    """Wall time from the attempt's start to its end."""
+    counts: Counts
+    """The running totals, this attempt and its ticks included."""
+
+    @property
+    def completed(self) -> bool:
+        """Whether the optimizer applied the update."""
+        return self.skip is None

@@ -1,0 +1,1 @@
+"""Number formats: the table and exact reference rounding."""

@@ -1,0 +1,1 @@
+"""Outcomes kept on disk."""
