@@ -1,0 +1,62 @@
+# Everything that is done here has one command. Each makes its own environment in .venv; needed are python3 and make.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check formatted linted typed bench bench-gpu format reference clean
+
+export OMP_NUM_THREADS := 1
+PYTHON ?= python3
+export PYTHON
+RUN := .venv/bin/python
+
+# An environment of a folder that has moved, or of a Python that has gone, is none.
+$(shell test "$$(cat .venv/ready 2>/dev/null)" = "$(CURDIR)" && .venv/bin/python -c '' 2>/dev/null || rm -f .venv/ready)
+
+help:                    ## what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
+
+demo: .venv/ready        ## compare float32, bfloat16 and float16 on the digits; the report is demo/report.html
+	$(RUN) -m truestep compare digits --candidates fp32 bf16 fp16 --seeds 7 --out demo
+
+test: .venv/ready        ## run the tests
+	$(RUN) -m pytest -n 2
+
+check: formatted linted typed test  ## everything that a change must pass: layout, lint, types, tests (documents among them)
+
+formatted: .venv/ready
+	$(RUN) -m ruff format --check --quiet .
+
+linted: .venv/ready
+	$(RUN) -m ruff check --quiet .
+
+typed: .venv/ready
+	$(RUN) -m mypy
+
+bench: .venv/ready       ## run the benchmarks of this machine's processor, one after another
+	@for file in benchmarks/cpu_*.py; do \
+	    if [ -e "$$file" ]; then echo "$(RUN) $$file"; $(RUN) "$$file" || exit 1; else echo "no benchmarks/cpu_*.py"; fi; \
+	done
+
+bench-gpu: .venv/ready   ## run the benchmarks of this machine's GPU
+	@if $(RUN) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)'; then \
+	    for file in benchmarks/gpu_*.py; do \
+	        if [ -e "$$file" ]; then echo "$(RUN) $$file"; $(RUN) "$$file" || exit 1; else echo "no benchmarks/gpu_*.py"; fi; \
+	    done; \
+	else \
+	    echo "bench-gpu: not run, because torch finds no CUDA device here"; \
+	fi
+
+format: .venv/ready      ## lay out the code and mend what lint can mend
+	$(RUN) -m ruff format .
+	$(RUN) -m ruff check --fix .
+
+reference: .venv/ready   ## write docs/reference.md from the docstrings
+	$(RUN) docs/reference.py
+
+clean:                   ## remove what was made here: environment, caches, demo
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/ready: pyproject.toml constraints.txt
+	@echo "preparing .venv (a few minutes the first time: PyTorch is large)"
+	@.ci/environment
