@@ -1,0 +1,69 @@
+"""truestep ledger: what a run's ledger adds up to."""
+
+from __future__ import annotations
+
+import json as json_format
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+if TYPE_CHECKING:
+    from truestep.ledger import Summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """Print what a ledger adds up to: attempts, skips by reason, examples and tokens, throughput with skip rate."""
+
+    file: Annotated[Path, tyro.conf.Positional]
+    """The ledger, as truestep.Ledger wrote it."""
+
+    json: bool = False
+    """Print one JSON document instead."""
+
+    def run(self) -> int:
+        """Print the summary; 0."""
+        from truestep.ledger import read, summarize  # noqa: PLC0415  # --help must not wait for torch
+
+        summary = summarize(read(self.file))
+        print(json_format.dumps(summary.as_dict(), allow_nan=False) if self.json else "\n".join(text(summary)))
+        return 0
+
+
+def text(summary: Summary) -> list[str]:
+    """The summary's lines for a reader; the skip rate and the throughput share one."""
+    counts = summary.counts
+    reasons = ", ".join(f"{count} {reason}" for reason, count in counts.skipped_by_reason.items())
+    lines = [
+        f"run         {summary.run_id}  {', '.join(summary.policies) or 'no attempt'}  begun {summary.created}",
+        f"attempts    {counts.attempts} = {counts.completed} completed + {counts.skipped} skipped"
+        + (f" ({reasons})" if reasons else ""),
+        f"examples    {counts.examples_seen} seen, {counts.examples_applied} applied",
+        "tokens      not counted"
+        if counts.tokens_seen is None
+        else f"tokens      {counts.tokens_seen} seen, {counts.tokens_applied} applied",
+        f"ticks       {counts.ticks} of the scheduler",
+        "loss scale  none used"
+        if summary.loss_scale is None
+        else f"loss scale  {summary.loss_scale[0]:g} to {summary.loss_scale[1]:g}",
+        f"throughput  {_throughput(summary)}",
+    ]
+    if summary.wasted_attempts:
+        lines.append(
+            f"waste       {summary.wasted_attempts} attempts rolled back, {summary.wasted_examples} examples, "
+            f"{summary.wasted_seconds:.3g} s"
+        )
+    if summary.missing_attempts:
+        lines.append(f"missing     {summary.missing_attempts} attempts have no line in this file")
+    return lines
+
+
+def _throughput(summary: Summary) -> str:
+    examples = summary.examples_per_second
+    rates = "not measured" if examples is None else f"{examples:.4g} examples/s applied"
+    if summary.tokens_per_second is not None:
+        rates += f", {summary.tokens_per_second:.4g} tokens/s applied"
+    skipped = "no attempt" if summary.skip_rate is None else f"{summary.skip_rate:.2%} of attempts skipped"
+    return f"{rates}; {skipped}"

@@ -1,0 +1,51 @@
+"""Reads the surroundings of a run: versions, machine, threads, device, commit."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def environment() -> dict[str, Any]:
+    """Where this process runs, as JSON values; None stands for what could not be told.
+
+    `commit` is that of the working directory's git repository, with "-dirty" where tracked files differ from it.
+    """
+    return {
+        "truestep": metadata.version("truestep"),
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": _cpu(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "commit": _commit(Path.cwd()),
+    }
+
+
+@functools.cache
+def _cpu() -> str | None:
+    """The processor's model name, which the standard library tells on some systems only."""
+    try:
+        listed = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        listed = ""
+    names = [line.partition(":")[2].strip() for line in listed.splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.processor() or None
+
+
+@functools.cache
+def _commit(folder: Path) -> str | None:
+    """The commit checked out around `folder`, asked once; None without git, a repository or a quick answer."""
+    command = ["git", "--no-optional-locks", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip() or None

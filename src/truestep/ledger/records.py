@@ -1,0 +1,177 @@
+"""An outcome as one JSON object, and back without loss. Pure values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from types import MappingProxyType
+from typing import Any
+
+from truestep.engine.counts import Counts
+from truestep.engine.outcome import Outcome, Reason, Skip
+
+SCHEMA = 1
+"""Moves when a line's meaning moves; a reader refuses every other number."""
+
+Record = dict[str, Any]
+
+HEADER_KEYS = frozenset({"kind", "schema", "run_id", "created", "environment", "policy", "protocol_hash"})
+RESUME_KEYS = frozenset({"kind", "attempts", "created", "environment"})
+ATTEMPT_KEYS = frozenset(
+    {
+        "kind",
+        "attempt",
+        "policy",
+        "completed",
+        "skip",
+        "train/loss",
+        "lr",
+        "grad_norm",
+        "grad_norm_clipped",
+        "amp/loss_scale",
+        "amp/next_loss_scale",
+        "amp/skipped_total",
+        "weight",
+        "weight_check",
+        "microbatches",
+        "examples",
+        "tokens",
+        "seconds",
+        "perf/examples_per_s",
+        "perf/tokens_per_s",
+        "counts",
+    }
+)
+
+
+def encoded(value: float | None) -> float | str | None:
+    """`value` as strict JSON holds it: a number, or "nan", "inf", "-inf"; None stays None.
+
+    >>> encoded(0.5), encoded(float("inf")), encoded(None)
+    (0.5, 'inf', None)
+    """
+    return value if value is None or math.isfinite(value) else str(float(value))
+
+
+def decoded(value: float | str | None) -> float | None:
+    """The float that `encoded` was given.
+
+    >>> decoded("-inf"), decoded(2), decoded(None)
+    (-inf, 2.0, None)
+    """
+    return None if value is None else float(value)
+
+
+def header_record(
+    *, run_id: str, created: str, environment: Mapping[str, Any], policy: str | None, protocol_hash: str | None
+) -> Record:
+    """A ledger's first line. `policy` is what the writer was told, or None: each attempt names its own."""
+    return {
+        "kind": "header",
+        "schema": SCHEMA,
+        "run_id": run_id,
+        "created": created,
+        "environment": dict(environment),
+        "policy": policy,
+        "protocol_hash": protocol_hash,
+    }
+
+
+def resume_record(*, attempts: int, created: str, environment: Mapping[str, Any]) -> Record:
+    """The line after which a run went on from attempt `attempts`; earlier lines beyond that attempt became waste."""
+    return {"kind": "resume", "attempts": attempts, "created": created, "environment": dict(environment)}
+
+
+def attempt_record(outcome: Outcome) -> Record:
+    """One attempt's line: every field of the outcome, the running totals, and the rates that follow from them.
+
+    A rate is what was applied divided by the attempt's own seconds: 0 on a skip, None where the clock did not move or
+    tokens are not counted.
+    """
+    counts = outcome.counts
+    return {
+        "kind": "attempt",
+        "attempt": counts.attempts,
+        "policy": outcome.policy,
+        "completed": outcome.completed,
+        "skip": None if outcome.skip is None else _skip_record(outcome.skip),
+        "train/loss": encoded(outcome.loss),
+        "lr": [encoded(rate) for rate in outcome.lr],
+        "grad_norm": encoded(outcome.grad_norm),
+        "grad_norm_clipped": encoded(outcome.grad_norm_clipped),
+        "amp/loss_scale": encoded(outcome.loss_scale),
+        "amp/next_loss_scale": encoded(outcome.next_loss_scale),
+        "amp/skipped_total": counts.skipped,
+        "weight": encoded(outcome.weight),
+        "weight_check": outcome.weight_check,
+        "microbatches": outcome.microbatches,
+        "examples": outcome.examples,
+        "tokens": outcome.tokens,
+        "seconds": encoded(outcome.seconds),
+        "perf/examples_per_s": _rate(outcome, outcome.examples),
+        "perf/tokens_per_s": _rate(outcome, outcome.tokens),
+        "counts": counts_record(counts),
+    }
+
+
+def outcome_of(record: Mapping[str, Any]) -> Outcome:
+    """The outcome that `attempt_record` was given. A KeyError, TypeError or ValueError means it was given none."""
+    values = {name: decoded(record[key]) for name, key in _FLOATS.items()}
+    return Outcome(
+        policy=record["policy"],
+        skip=None if record["skip"] is None else _skip_of(record["skip"]),
+        lr=tuple(float(rate) for rate in record["lr"]),
+        weight_check=record["weight_check"],
+        microbatches=record["microbatches"],
+        examples=record["examples"],
+        tokens=record["tokens"],
+        counts=counts_of(record["counts"]),
+        **values,  # type: ignore[arg-type]  # the three that cannot be None were never written as None
+    )
+
+
+_FLOATS = {
+    "loss": "train/loss",
+    "grad_norm": "grad_norm",
+    "grad_norm_clipped": "grad_norm_clipped",
+    "loss_scale": "amp/loss_scale",
+    "next_loss_scale": "amp/next_loss_scale",
+    "weight": "weight",
+    "seconds": "seconds",
+}
+
+
+def counts_record(counts: Counts) -> Record:
+    """Every field of the counts, by its name.
+
+    >>> counts_of(counts_record(Counts(attempts=3, completed=3))) == Counts(attempts=3, completed=3)
+    True
+    """
+    record = {field.name: getattr(counts, field.name) for field in fields(Counts)}
+    record["skipped_by_reason"] = {str(reason): skips for reason, skips in counts.skipped_by_reason.items()}
+    return record
+
+
+def counts_of(record: Mapping[str, Any]) -> Counts:
+    """The counts that `counts_record` was given."""
+    values = {field.name: record[field.name] for field in fields(Counts)}
+    values["skipped_by_reason"] = MappingProxyType(dict(values["skipped_by_reason"]))
+    return Counts(**values)
+
+
+def _skip_record(skip: Skip) -> Record:
+    return {"reason": skip.reason.value, "place": skip.place, "detail": skip.detail, "curable": skip.curable}
+
+
+def _skip_of(record: Mapping[str, Any]) -> Skip:
+    return Skip(
+        reason=Reason(record["reason"]), place=record["place"], detail=record["detail"], curable=record["curable"]
+    )
+
+
+def _rate(outcome: Outcome, amount: int | None) -> float | None:
+    """`amount` a second, none of it on a skip."""
+    if amount is None or not outcome.seconds > 0:
+        return None
+    return amount / outcome.seconds if outcome.completed else 0.0

@@ -1,0 +1,59 @@
+"""truestep ledger prints what a ledger adds up to."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from truestep.cli.ledger import Command
+from truestep.engine.outcome import Outcome, Reason
+from truestep.ledger import read, summarize
+
+Attempts = Callable[..., list[Outcome]]
+Write = Callable[..., Path]
+
+
+def test_the_throughput_and_the_skip_rate_share_a_line(
+    write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(make_attempts([None, None, None, Reason.BACKWARD]))
+    assert Command(file=path).run() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "attempts    4 = 3 completed + 1 skipped (1 backward overflow)" in lines
+    assert "examples    32 seen, 24 applied" in lines
+    assert "tokens      40 seen, 30 applied" in lines
+    assert "ticks       3 of the scheduler" in lines
+    assert "loss scale  2 to 16" in lines
+    assert "throughput  12 examples/s applied, 15 tokens/s applied; 25.00% of attempts skipped" in lines
+    assert not [line for line in lines if line.startswith(("waste", "missing"))]
+
+
+def test_waste_and_missing_lines_are_told(
+    write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = make_attempts([None] * 5, tokens=None)
+    path = write(first[1:])
+    write(make_attempts([None], after=first[2].counts, tokens=None), resume=True)
+    Command(file=path).run()
+    lines = capsys.readouterr().out.splitlines()
+    assert "tokens      not counted" in lines
+    assert "throughput  not measured; 0.00% of attempts skipped" in lines
+    assert "waste       2 attempts rolled back, 16 examples, 1 s" in lines
+    assert "missing     1 attempts have no line in this file" in lines
+
+
+def test_a_ledger_without_an_attempt_says_so(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    Command(file=write([])).run()
+    printed = capsys.readouterr().out
+    assert "no attempt" in printed
+    assert "loss scale  none used" in printed
+    assert "throughput  not measured; no attempt" in printed
+
+
+def test_json_is_one_document_equal_to_the_summary(
+    write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(make_attempts([None]))
+    assert Command(file=path, json=True).run() == 0
+    assert json.loads(capsys.readouterr().out) == summarize(read(path)).as_dict()

@@ -1,0 +1,179 @@
+"""A ledger is read back whole, or refused by name; never half understood."""
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from truestep.engine.counts import Counts
+from truestep.engine.outcome import Outcome, Reason
+from truestep.errors import LedgerError
+from truestep.ledger import outcomes, read
+
+Attempts = Callable[..., list[Outcome]]
+Write = Callable[..., Path]
+
+
+def test_outcomes_come_back_as_recorded(
+    write: Write, full_outcome: Outcome, plain_outcome: Outcome, make_attempts: Attempts
+) -> None:
+    recorded = [*make_attempts([None, Reason.BACKWARD]), full_outcome]
+    assert list(outcomes(write(recorded))) == recorded
+    assert list(outcomes(write([plain_outcome], name="plain.jsonl"))) == [plain_outcome]
+
+
+def test_a_last_line_torn_at_any_byte_is_passed_over(tmp_path: Path, write: Write, make_attempts: Attempts) -> None:
+    recorded = make_attempts([None, Reason.FORWARD, None])
+    whole = write(recorded).read_bytes()
+    header = whole.index(b"\n") + 1
+    for size in range(len(whole) + 1):
+        path = tmp_path / "torn.jsonl"
+        path.write_bytes(whole[:size])
+        if size < header:
+            with pytest.raises(LedgerError, match="ends within its header"):
+                list(read(path))
+        else:
+            assert list(outcomes(path)) == recorded[: whole[:size].count(b"\n") - 1]
+
+
+def test_a_tail_of_zero_bytes_as_a_power_cut_leaves_it_is_passed_over(write: Write, make_attempts: Attempts) -> None:
+    recorded = make_attempts([None])
+    path = write(recorded)
+    with path.open("ab") as file:
+        file.write(b"\0" * 512)
+    assert list(outcomes(path)) == recorded
+
+
+def test_attempts_behind_a_resume_are_waste(write: Write, make_attempts: Attempts) -> None:
+    first = make_attempts([None] * 5)
+    second = make_attempts([Reason.BACKWARD, None], after=first[2].counts)
+    path = write(first)
+    write(second, resume=True)
+    assert list(outcomes(path)) == first[:3] + second
+    assert [line["attempt"] for line in read(path) if line.get("waste")] == [4, 5]
+
+
+def test_a_later_resume_can_roll_back_what_an_earlier_one_kept(write: Write, make_attempts: Attempts) -> None:
+    first = make_attempts([None] * 4)
+    second = make_attempts([None] * 2, after=first[2].counts)
+    third = make_attempts([None], after=first[0].counts)
+    path = write(first)
+    write(second, resume=True)
+    write(third, resume=True)
+    assert list(outcomes(path)) == [first[0], *third]
+    kinds = [(line["kind"], line.get("waste")) for line in read(path)][1:]
+    assert kinds == [
+        ("attempt", False),
+        ("attempt", True),
+        ("attempt", True),
+        ("attempt", True),
+        ("resume", None),
+        ("attempt", True),
+        ("attempt", True),
+        ("resume", None),
+        ("attempt", False),
+    ]
+
+
+def test_a_run_begun_afresh_in_its_old_ledger_wastes_all_that_was_there(write: Write, make_attempts: Attempts) -> None:
+    path = write(make_attempts([None] * 3))
+    again = make_attempts([None])
+    write(again, resume=True)
+    assert list(outcomes(path)) == again
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"hello\n", b"{}\n", b"[]\n", b"\xff\xfe\n", b'{"kind": "attempt"}\n', b"\0" * 3_000_000, b"[" * 9000 + b"\n"],
+)
+def test_a_foreign_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(LedgerError, match=r"notes\.jsonl is no truestep ledger"):
+        list(read(path))
+
+
+def test_a_ledger_of_another_schema_is_refused_with_both_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "future.jsonl"
+    path.write_text(json.dumps({"kind": "header", "schema": 7}) + "\n")
+    with pytest.raises(LedgerError, match=r"future\.jsonl is a ledger of schema 7; this version reads schema 1"):
+        list(read(path))
+
+
+def test_a_missing_file_and_a_folder_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="No such file") as caught:
+        list(read(tmp_path / "absent"))
+    assert caught.value.path == str(tmp_path / "absent")
+    with pytest.raises(LedgerError, match="directory"):
+        list(read(tmp_path))
+
+
+def changed(line: bytes, **values: object) -> bytes:
+    return json.dumps(json.loads(line) | values).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda line: b"{torn}\n", "line 3 is no JSON"),
+        (lambda line: b"[" * 9000 + b"\n", "line 3 is no JSON"),
+        (lambda line: b"7\n", "line 3 is neither"),
+        (lambda line: changed(line, kind="verdict"), "line 3 is neither"),
+        (lambda line: b'{"kind": "attempt", "attempt": 2}\n', "line 3 lacks amp/loss_scale"),
+        (lambda line: b'{"kind": "resume", "attempts": 1}\n', "line 3 lacks created, environment"),
+        (lambda line: b'{"kind": "resume", "attempts": "one"}\n', "line 3 is neither"),
+        (lambda line: changed(line, attempt=1), "line 3 holds attempt 1 after attempt 1"),
+        (lambda line: changed(line, attempt=None), "line 3 holds attempt None"),
+        (lambda line: changed(line, seconds="soon"), "attempt 2 holds a value of the wrong kind"),
+        (lambda line: changed(line, skip={"reason": "bad luck", "place": 0, "detail": 0, "curable": 0}), "bad luck"),
+        (lambda line: changed(line, counts={}), "attempt 2 holds a value of the wrong kind"),
+        (lambda line: changed(line, lr=None), "attempt 2 holds a value of the wrong kind"),
+    ],
+)
+def test_a_line_that_was_changed_is_refused_by_its_number(
+    write: Write, make_attempts: Attempts, change: Callable[[bytes], bytes], words: str
+) -> None:
+    path = write(make_attempts([None] * 3))
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[2] = change(lines[2])
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(LedgerError, match=words):
+        list(outcomes(path))
+
+
+def test_memory_does_not_grow_with_the_file(write: Write, make_attempts: Attempts) -> None:
+    path = write(make_attempts([None]))
+    header, line = path.read_bytes().splitlines(keepends=True)
+
+    def peak_bytes(attempts: int) -> int:
+        with path.open("wb") as file:
+            file.write(header)
+            file.writelines(changed(line, attempt=number) for number in range(1, attempts + 1))
+        tracemalloc.start()
+        for _ in read(path):
+            pass
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    # ten times the lines, of 700 bytes each: were one byte in ten kept, the second peak would be larger by 126 kB
+    assert peak_bytes(2000) < peak_bytes(200) + 50_000
+
+
+def test_counts_in_memory_equal_counts_read_back(write: Write, make_attempts: Attempts) -> None:
+    recorded = make_attempts([None, Reason.BACKWARD, Reason.BACKWARD, None, Reason.FORWARD])
+    *_, last = outcomes(write(recorded))
+    assert last.counts == recorded[-1].counts
+    assert last.counts == Counts(
+        attempts=5,
+        completed=2,
+        skipped_by_reason={"backward overflow": 2, "forward overflow": 1},
+        consecutive_skips=1,
+        examples_seen=40,
+        examples_applied=16,
+        tokens_seen=50,
+        tokens_applied=20,
+        ticks=2,
+    )
