@@ -1,1 +1,29 @@
-"""Mixed-precision training whose every optimizer update can be trusted."""
+"""Mixed-precision training whose every optimizer update can be trusted.
+
+Mixed precision changes the arithmetic of training, so test the update. Start with `Update`, which makes effective
+updates and returns an `Outcome` for each, and `Ledger`, which keeps them.
+"""
+
+from truestep.engine.clip import ClipNorm, ClipValue
+from truestep.engine.clock import Every
+from truestep.engine.counts import Counts
+from truestep.engine.outcome import Outcome, Reason, Skip
+from truestep.engine.policy import Policy
+from truestep.engine.scale import LossScale
+from truestep.engine.update import Update
+from truestep.engine.windows import Window, windows
+
+__all__ = [
+    "ClipNorm",
+    "ClipValue",
+    "Counts",
+    "Every",
+    "LossScale",
+    "Outcome",
+    "Policy",
+    "Reason",
+    "Skip",
+    "Update",
+    "Window",
+    "windows",
+]

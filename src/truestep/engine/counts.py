@@ -12,9 +12,10 @@ class Counts:
     """Running totals after an attempt; each moves in `after` and nowhere else.
 
     attempts = completed + skipped holds because each attempt adds one to exactly one of the two. Tokens are None where
-    the update was not told how to count them.
+    the update was not told how to count them; examples that an attempt() block does not tell add nothing.
 
-    >>> counts = Counts().after(reason=None, examples=8, tokens=None).after(reason="backward overflow", examples=8, tokens=None)
+    >>> counts = Counts().after(reason=None, examples=8, tokens=None)
+    >>> counts = counts.after(reason="backward overflow", examples=8, tokens=None)
     >>> counts.attempts, counts.completed, counts.skipped, counts.examples_seen, counts.examples_applied
     (2, 1, 1, 16, 8)
     """
@@ -34,7 +35,7 @@ class Counts:
         """Attempts that were skipped, over all reasons."""
         return sum(self.skipped_by_reason.values())
 
-    def after(self, *, reason: str | None, examples: int, tokens: int | None) -> Counts:
+    def after(self, *, reason: str | None, examples: int | None, tokens: int | None) -> Counts:
         """The counts once one more attempt has ended: completed where `reason` is None, else skipped for it."""
         applied = reason is None
         by_reason = dict(self.skipped_by_reason)
@@ -46,8 +47,8 @@ class Counts:
             completed=self.completed + applied,
             skipped_by_reason=MappingProxyType(by_reason),
             consecutive_skips=0 if applied else self.consecutive_skips + 1,
-            examples_seen=self.examples_seen + examples,
-            examples_applied=self.examples_applied + applied * examples,
+            examples_seen=self.examples_seen + (examples or 0),
+            examples_applied=self.examples_applied + applied * (examples or 0),
             tokens_seen=_plus(self.tokens_seen, tokens),
             tokens_applied=_plus(self.tokens_applied, None if tokens is None else applied * tokens),
         )

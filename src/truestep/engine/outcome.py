@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from truestep.engine.counts import Counts
+from truestep.errors import StateError
 
 
 class Reason(StrEnum):
@@ -56,14 +57,27 @@ class Outcome:
     weight_check: str
     """What the declared weight was held against, and how that came out."""
     microbatches: int
-    examples: int
+    examples: int | None
+    """The window's examples; None where an attempt() block was not told them."""
     tokens: int | None
     seconds: float
     """Wall time from the attempt's start to its end."""
     counts: Counts
     """The running totals, this attempt and its ticks included."""
 
+    parameters_moved: bool | None = None
+    """Whether any parameter changed; None where it was not tracked, and on a skip."""
+
     @property
     def completed(self) -> bool:
         """Whether the optimizer applied the update."""
         return self.skip is None
+
+    def moved(self) -> bool:
+        """Whether any parameter changed: a completed attempt may leave all of them (learning rate 0, updates below half an ulp).
+
+        StateError where it was not tracked: that takes a copy of the parameters before each step.
+        """
+        if self.completed and self.parameters_moved is None:
+            raise StateError("whether the parameters moved was not tracked", hint="build the update with track_moves=True")
+        return bool(self.parameters_moved)

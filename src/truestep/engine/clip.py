@@ -1,0 +1,84 @@
+"""Clipping in original units, whatever the loss scale: by norm, by value, or not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from truestep.engine.gradients import exact_norm
+from truestep.errors import ClipError
+
+
+class Clip(Protocol):
+    """A rule that shortens a gradient."""
+
+    def __call__(self, gradients: list[Tensor], *, norm: float, unit: float) -> tuple[float, float]:
+        """The factor from stored to clipped gradient, and the clipped norm in original units.
+
+        `unit` takes the stored gradients to original units and `norm` is theirs. A rule that is no single factor changes
+        the stored gradients itself, and returns the factor that remains.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class NoClip:
+    """Leaves every gradient as it is."""
+
+    def __call__(self, gradients: list[Tensor], *, norm: float, unit: float) -> tuple[float, float]:
+        """`unit` and `norm`, unchanged."""
+        return unit, norm
+
+
+@dataclass(frozen=True)
+class ClipNorm:
+    """Shortens a gradient longer than `limit` to it: g * min(1, limit / ||g||), in original units.
+
+    torch's clip_grad_norm_ divides by ||g|| + 1e-6 instead; the two differ by at most 1e-6 / ||g||.
+
+    >>> ClipNorm(1.0)([], norm=4.0, unit=1 / 1024)
+    (0.000244140625, 1.0)
+    """
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        """A limit is positive and finite."""
+        _demand_limit("ClipNorm", self.limit)
+
+    def __call__(self, gradients: list[Tensor], *, norm: float, unit: float) -> tuple[float, float]:
+        """One factor for averaging, unscaling and clipping together."""
+        if norm <= self.limit:
+            return unit, norm
+        return unit * (self.limit / norm), self.limit
+
+
+@dataclass(frozen=True)
+class ClipValue:
+    """Cuts every element to [-limit, limit] in original units. The finite check comes before: an infinity is no large value."""
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        """A limit is positive and finite."""
+        _demand_limit("ClipValue", self.limit)
+
+    def __call__(self, gradients: list[Tensor], *, norm: float, unit: float) -> tuple[float, float]:
+        """Cut in stored units, where `limit` is `limit / unit`; reads the elements again for the clipped norm."""
+        bound = self.limit / unit
+        torch._foreach_clamp_min_(gradients, -bound)
+        torch._foreach_clamp_max_(gradients, bound)
+        return unit, exact_norm(gradients) * unit
+
+
+def _demand_limit(name: str, limit: float) -> None:
+    if not (math.isfinite(limit) and limit > 0.0):
+        raise ClipError(
+            f"{name} needs a positive, finite limit and was given {limit}",
+            hint="leave clip=None out to clip nothing",
+            limit=limit,
+        )

@@ -1,0 +1,125 @@
+"""What a tick of the learning-rate schedule means. Pure."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from truestep.engine.counts import Counts
+from truestep.errors import ClockError
+
+
+class Clock(Protocol):
+    """A rule that tells ticks from counts."""
+
+    def __call__(self, before: Counts, after: Counts, *, ends_epoch: bool) -> int:
+        """How many ticks are due between the counts before an attempt and those after it."""
+        ...
+
+
+@dataclass(frozen=True)
+class OnCompleted:
+    """One tick for each completed attempt: the schedule counts updates that happened."""
+
+    def __call__(self, before: Counts, after: Counts, *, ends_epoch: bool) -> int:
+        """1 or 0."""
+        return after.completed - before.completed
+
+
+@dataclass(frozen=True)
+class OnAttempt:
+    """One tick for any attempt, skipped or not."""
+
+    def __call__(self, before: Counts, after: Counts, *, ends_epoch: bool) -> int:
+        """Always 1."""
+        return after.attempts - before.attempts
+
+
+@dataclass(frozen=True)
+class OnEpoch:
+    """One tick at the end of an epoch, whatever became of its last window."""
+
+    def __call__(self, before: Counts, after: Counts, *, ends_epoch: bool) -> int:
+        """1 at the end of an epoch."""
+        return int(ends_epoch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Every:
+    """A tick whenever another `examples`, or another `tokens`, have been applied; several at once if a window brings as many.
+
+    >>> Every(examples=100)(Counts(examples_applied=90), Counts(examples_applied=310), ends_epoch=False)
+    3
+    """
+
+    examples: int | None = None
+    tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        """Exactly one of the two, at least 1."""
+        given = [n for n in (self.examples, self.tokens) if n is not None]
+        if len(given) != 1 or given[0] < 1:
+            raise ClockError(
+                f"Every(examples={self.examples}, tokens={self.tokens}) names no single interval",
+                hint="write Every(examples=N) or Every(tokens=N), with N at least 1",
+            )
+
+    def __call__(self, before: Counts, after: Counts, *, ends_epoch: bool) -> int:
+        """The intervals that were completed in between."""
+        if self.examples is not None:
+            return after.examples_applied // self.examples - before.examples_applied // self.examples
+        assert self.tokens is not None
+        return (after.tokens_applied or 0) // self.tokens - (before.tokens_applied or 0) // self.tokens
+
+
+ClockName = Literal["completed", "attempt", "epoch"]
+CLOCKS: dict[str, Clock] = {"completed": OnCompleted(), "attempt": OnAttempt(), "epoch": OnEpoch()}
+
+
+def clock_of(clock: str | Every, *, counts_tokens: bool) -> Clock:
+    """The clock of that name; ClockError for an unknown one, and for one by tokens that nobody counts."""
+    if isinstance(clock, Every):
+        if clock.tokens is not None and not counts_tokens:
+            raise ClockError(
+                "the clock ticks by tokens, and the update was not told how to count them",
+                hint="give Update(tokens=...), a function from a microbatch to its number of tokens",
+            )
+        return clock
+    if clock not in CLOCKS:
+        raise ClockError(
+            f"no clock is called {clock!r}",
+            hint=f"choose one of: {', '.join(CLOCKS)}, Every(examples=N), Every(tokens=N)",
+            asked=str(clock),
+        )
+    return CLOCKS[clock]
+
+
+def advance(scheduler: Any, ticks: int) -> None:
+    """Step the schedule `ticks` times.
+
+    torch warns once if a schedule moves before its optimizer does. On a declared clock that is meant: a skipped first attempt
+    ticks "attempt" and "epoch".
+    """
+    if scheduler is None or not ticks:
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
+        for _ in range(ticks):
+            scheduler.step()
+
+
+def demand_scheduler(scheduler: Any, optimizer: object) -> None:
+    """ClockError for a scheduler that a clock cannot drive."""
+    if scheduler is None:
+        return
+    if type(scheduler).__name__ == "ReduceLROnPlateau":
+        raise ClockError(
+            "ReduceLROnPlateau moves on a metric, not on a clock",
+            hint="leave scheduler= out and call its step(metric) after your evaluation",
+        )
+    if getattr(scheduler, "optimizer", optimizer) is not optimizer:
+        raise ClockError(
+            "the scheduler drives another optimizer than this update's",
+            hint="build it from the optimizer that Update is given",
+        )

@@ -1,0 +1,127 @@
+"""The gradient of a window as it is stored: its norm, its finiteness, its multiplication. Reads the elements once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from truestep.errors import GradientError
+
+BLOCK = 4096
+"""Elements summed in float32 before float64 takes over: whole-tensor float32 norms are off by 0.2 to 1.6 % at 30 million."""
+
+FLOAT32_MAX = torch.finfo(torch.float32).max
+FLOAT32_OVERFLOW = FLOAT32_MAX + 2.0**103
+"""The smallest real number that rounds to infinity in float32: the largest finite one and half its last place."""
+
+FLOAT32_TINY = torch.finfo(torch.float32).tiny
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the elements of a gradient say; `norm` is in original units, and None where an element is not finite."""
+
+    finite: bool
+    """Every element is finite as it is stored, and stays so when unscaled."""
+    norm: float | None
+    unscaling_overflows: bool = False
+    """Finite as stored, but one element times `unit` leaves float32."""
+
+
+def gradients_of(params: Sequence[Parameter]) -> list[Tensor]:
+    """The gradients that this window left, in the order of `params`; those that got none are left out.
+
+    GradientError where there is none at all, or one is sparse: its repeated indices are not yet summed.
+    """
+    gradients = [p.grad for p in params if p.grad is not None]
+    if not gradients:
+        raise GradientError(
+            "no parameter of the optimizer received a gradient",
+            hint="the loss has to depend on them: look for detach(), no_grad(), or an optimizer of another model",
+            parameters=len(params),
+        )
+    if any(g.layout is not torch.strided for g in gradients):
+        raise GradientError(
+            "a gradient is sparse, and this engine's norms and clips are for dense ones",
+            hint="build the embedding with sparse=False",
+        )
+    return gradients
+
+
+def judge(gradients: list[Tensor], unit: float) -> Verdict:
+    """Norm and finiteness of `gradients` times `unit`, exact on elements.
+
+    A finite norm whose unscaled value fits float32 proves every element finite, at one read of the gradients and one wait
+    for the device. Only where it proves nothing are the elements looked at: an infinite sum of squares may come from
+    finite elements beyond 1.8e19, and one near 0 from squares that float32 lost.
+    """
+    norm = block_norm(gradients).item()
+    count = sum(g.numel() for g in gradients)
+    # Squares below FLOAT32_TINY are lost: at most count * FLOAT32_TINY of norm^2, here below 2^-24 of it.
+    if math.isfinite(norm) and norm * norm >= count * FLOAT32_TINY * 2.0**24 and norm * unit <= FLOAT32_MAX:
+        return Verdict(finite=True, norm=norm * unit)
+    largest = torch.stack(torch._foreach_norm(gradients, math.inf)).max().item()
+    if not math.isfinite(largest):
+        return Verdict(finite=False, norm=None)
+    if largest * unit >= FLOAT32_OVERFLOW:
+        return Verdict(finite=False, norm=None, unscaling_overflows=True)
+    return Verdict(finite=True, norm=exact_norm(gradients) * unit)
+
+
+def block_norm(gradients: list[Tensor]) -> Tensor:
+    """The 2-norm of all elements together: float32 within blocks of at most 4096, float64 over the blocks.
+
+    A block's float32 error is at most 4096 * 2^-24 = 2.4e-4 of its square in the worst order, and a few times 1e-6 in the order
+    that vector units use. One read of the elements. Returns a float64 scalar on the first gradient's device.
+    """
+    small, blocks = [], []
+    for gradient in gradients:
+        flat = _flat(gradient)
+        whole = flat.numel() // BLOCK * BLOCK
+        if flat.numel() <= BLOCK:
+            small.append(flat)
+            continue
+        blocks.append(torch.linalg.vector_norm(flat[:whole].view(-1, BLOCK), dim=1))
+        if whole < flat.numel():
+            small.append(flat[whole:])
+    if small:
+        blocks.append(torch.stack(torch._foreach_norm(small)))
+    device = gradients[0].device
+    norm: Tensor = torch.linalg.vector_norm(torch.cat([b.to(device) for b in blocks]), dtype=torch.float64)
+    return norm
+
+
+def exact_norm(gradients: list[Tensor]) -> float:
+    """The 2-norm with every square in float64: slow, and right from the smallest float32 to the largest."""
+    norms = [torch.linalg.vector_norm(g, dtype=torch.float64).item() for g in gradients]
+    return math.hypot(*norms)
+
+
+def multiply(gradients: list[Tensor], factor: float) -> None:
+    """Multiply in place, one rounding an element; twice where `factor` alone would be subnormal in float32."""
+    if factor == 1.0:
+        return
+    if abs(factor) < FLOAT32_TINY:
+        torch._foreach_mul_(gradients, 2.0**-64)
+        factor *= 2.0**64
+    torch._foreach_mul_(gradients, factor)
+
+
+def clear(params: Sequence[Parameter]) -> None:
+    """Leave no gradient on `params`."""
+    for p in params:
+        p.grad = None
+
+
+def _flat(gradient: Tensor) -> Tensor:
+    """The elements as one row in memory order, without a copy where they lie without gaps."""
+    if gradient.is_contiguous():
+        return gradient.view(-1)
+    if torch.ops.aten.is_non_overlapping_and_dense(gradient):
+        return gradient.as_strided((gradient.numel(),), (1,))
+    return gradient.reshape(-1)

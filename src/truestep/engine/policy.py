@@ -1,0 +1,119 @@
+"""A precision policy: what is computed in which format, and what a device can do of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from truestep.engine.scale import LossScale
+from truestep.errors import PolicyError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Autocast dtype, float32 arithmetic and default loss scale under one name. Weights and gradients are float32.
+
+    >>> Policy.named("bf16").compute
+    torch.bfloat16
+    >>> Policy.named("fp16").scale.value
+    65536.0
+    """
+
+    name: str
+    compute: torch.dtype
+    """The format of the products and convolutions."""
+    matmul: Literal["highest", "high"] = "highest"
+    """The arithmetic of float32 products: "highest" is float32, "high" is tf32."""
+    scale: LossScale
+
+    @staticmethod
+    def named(policy: str | Policy) -> Policy:
+        """The policy of that name; PolicyError, with the names there are, for any other."""
+        if isinstance(policy, Policy):
+            return policy
+        if policy not in POLICIES:
+            raise PolicyError(f"no policy is called {policy!r}", hint=f"choose one of: {', '.join(POLICIES)}", asked=policy)
+        return POLICIES[policy]
+
+    @property
+    def low(self) -> bool:
+        """Whether autocast computes in a format narrower than float32."""
+        return self.compute is not torch.float32
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[object]:
+        """The context of a forward; it also switches off an autocast around it that this policy does not ask for."""
+        return torch.autocast(device.type, dtype=self.compute if self.low else None, enabled=self.low)
+
+    @contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """Float32 products in this policy's arithmetic, forward and backward, whatever the process had set."""
+        before = torch.get_float32_matmul_precision()
+        if before == self.matmul:
+            yield
+            return
+        torch.set_float32_matmul_precision(self.matmul)
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    def emulated(self, device: torch.device) -> bool:
+        """Whether the device lacks this arithmetic and computes it by conversion: its seconds then say nothing."""
+        if device.type == "cuda":
+            return self.compute is torch.bfloat16 and not torch.cuda.is_bf16_supported(including_emulation=False)
+        if self.compute is torch.float16:
+            return not _cpu_has("avx512_fp16", "amx_fp16", "fp16")
+        return self.compute is torch.bfloat16 and not _cpu_has("avx512_bf16", "amx_bf16", "amx_tile", "bf16")
+
+    def demand(self, device: torch.device) -> None:
+        """PolicyError where the device cannot do what this policy says. Nothing is substituted."""
+        able = available(device)
+        if self.name not in able:
+            raise PolicyError(
+                f"policy {self.name} cannot be had on {device}",
+                hint=f"{device} can do: {', '.join(able)}" if able else "the engine runs on cpu and cuda devices",
+                policy=self.name,
+                device=str(device),
+            )
+
+
+POLICIES = {
+    policy.name: policy
+    for policy in (
+        Policy(name="fp32", compute=torch.float32, scale=LossScale.none()),
+        Policy(name="tf32", compute=torch.float32, matmul="high", scale=LossScale.none()),
+        Policy(name="bf16", compute=torch.bfloat16, scale=LossScale.none()),
+        Policy(name="fp16", compute=torch.float16, scale=LossScale.dynamic()),
+    )
+}
+
+
+def available(device: torch.device) -> list[str]:
+    """The names of the policies that `device` can do, emulated ones included; empty for a device the engine does not know."""
+    if device.type == "cpu":
+        return ["fp32", "bf16", "fp16"]
+    if device.type == "cuda":
+        return list(POLICIES) if torch.cuda.get_device_capability(device) >= (8, 0) else ["fp32", "fp16"]
+    return []
+
+
+def demand_scale(policy: Policy, scale: LossScale, *, allow_underflow: bool) -> None:
+    """PolicyError for float16 without loss scaling, unless the user has said that the loss of small gradients is meant."""
+    if policy.compute is torch.float16 and scale.kind == "none" and not allow_underflow:
+        raise PolicyError(
+            "compute=float16 with loss scaling off: gradients of 2^-25 and below become zero",
+            hint="use scale=LossScale.dynamic(), or policy='bf16'; allow_underflow=True keeps this as it is",
+            compute="float16",
+            scale="off",
+            smallest_above_zero="5.96e-08 (2^-24)",
+        )
+
+
+def _cpu_has(*names: str) -> bool:
+    """Whether torch names any of these among the processor's capabilities."""
+    capabilities = torch.cpu.get_capabilities()
+    return any(bool(capabilities.get(name)) for name in names)

@@ -1,0 +1,49 @@
+"""Running a window's forwards again under the random state that they had, to find out why an attempt was skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class RandomState:
+    """The states of torch's generators: the CPU's, and those of the CUDA devices in use."""
+
+    cpu: Tensor
+    cuda: tuple[Tensor, ...]
+
+    @staticmethod
+    def now() -> RandomState:
+        """A copy of the present states; about a microsecond on the CPU."""
+        states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else ()
+        return RandomState(torch.get_rng_state(), tuple(states))
+
+    def restore(self) -> None:
+        """Make these the present states."""
+        torch.set_rng_state(self.cpu)
+        for device, state in enumerate(self.cuda):
+            torch.cuda.set_rng_state(state, device)
+
+
+Forward = Callable[[Any, bool], Tensor]
+"""A microbatch's loss, under the policy's autocast or, if told so, in float32."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The forwards of one window, repeatable: each replay starts from the random state that the window started from."""
+
+    forward: Forward
+    window: Sequence[Any]
+    random: RandomState
+
+    def losses(self, *, in_float32: bool = False) -> Iterator[Tensor]:
+        """The losses in their order, each with its graph; a forward happens when its loss is asked for."""
+        self.random.restore()
+        for microbatch in self.window:
+            yield self.forward(microbatch, in_float32)

@@ -1,0 +1,212 @@
+"""One effective update: the page that the rest of the engine serves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Generic, Literal, TypeVar
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from truestep.engine.attempt import Attempt
+from truestep.engine.clip import Clip, NoClip
+from truestep.engine.clock import Every, advance, clock_of, demand_scheduler
+from truestep.engine.counts import Counts
+from truestep.engine.outcome import Outcome, Reason, Skip
+from truestep.engine.policy import Policy, demand_scale
+from truestep.engine.scale import LossScale
+from truestep.engine.stepping import demand_optimizer
+from truestep.engine.weights import LossIs, WeightCheck, weight_of
+from truestep.engine.windows import demand_window, examples_of
+from truestep.errors import SkipLimitError, StateError
+from truestep.probe.buffers import Buffers
+
+M = TypeVar("M")
+
+
+class Update(Generic[M]):
+    """Makes effective updates of `model` by `optimizer`, one for each window it is called with.
+
+    Gradient at the optimizer: clip(sum over the window of w_k * d(loss_k) / W), in original units, whatever the policy, the
+    loss scale and the split into microbatches; W is the window's total weight.
+
+    Args:
+        model, optimizer: float32 parameters on one device; any torch optimizer that steps from one gradient.
+        loss: from (model, microbatch) to a scalar, in original units.
+        loss_is: "mean" over its weight, "sum", or "share": the window's loss is the plain sum of the losses.
+        weight: from a microbatch to what its loss is a mean over. None counts examples. Held against the denominator read off
+            the loss's graph on the first attempt; `check_weight=False` leaves that out.
+        policy: "fp32", "tf32", "bf16", "fp16", or a Policy.
+        scale: a LossScale; None takes the policy's. `allow_underflow=True` permits float16 without one.
+        clip: ClipNorm, ClipValue or None, in original units.
+        scheduler, clock: stepped on "completed" attempts (default), any "attempt", the end of an "epoch", Every(examples=N) or
+            Every(tokens=N) applied.
+        examples, tokens: from a microbatch to its counts. None: the first dimension of its first array, and not counted.
+        max_consecutive_skips: SkipLimitError after so many skipped attempts in a row; None never.
+        incurable: "keep" leaves the loss scale alone on a skip that no smaller scale can cure; "backoff" shrinks it on every
+            non-finite gradient, as torch.amp.GradScaler does.
+        track_moves: copies the parameters before each step, so that `outcome.moved()` can say whether any changed.
+
+    Raises:
+        PolicyError, OptimizerError, ClockError: what was asked cannot be had here, by name.
+
+    >>> import torch
+    >>> model = nn.Linear(2, 1)
+    >>> update = Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda model, x: model(x).square().mean())
+    >>> outcome = update([torch.ones(4, 2), torch.ones(2, 2)])
+    >>> outcome.completed, outcome.counts.examples_applied
+    (True, 6)
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        *,
+        loss: Callable[[Any, M], Tensor],
+        loss_is: LossIs = "mean",
+        weight: Callable[[M], Any] | None = None,
+        policy: str | Policy = "fp32",
+        scale: LossScale | None = None,
+        clip: Clip | None = None,
+        scheduler: Any = None,
+        clock: str | Every = "completed",
+        examples: Callable[[M], int] | None = None,
+        tokens: Callable[[M], int] | None = None,
+        check_weight: bool = True,
+        allow_underflow: bool = False,
+        max_consecutive_skips: int | None = None,
+        incurable: Literal["keep", "backoff"] = "keep",
+        track_moves: bool = False,
+    ) -> None:
+        self.device = demand_optimizer(model, optimizer)
+        self.model, self.optimizer, self.loss, self.loss_is = model, optimizer, loss, loss_is
+        self.policy = Policy.named(policy)
+        self.policy.demand(self.device)
+        self.scale = self.policy.scale if scale is None else scale
+        demand_scale(self.policy, self.scale, allow_underflow=allow_underflow)
+        demand_scheduler(scheduler, optimizer)
+        self.clip, self.scheduler = clip or NoClip(), scheduler
+        self.clock = clock_of(clock, counts_tokens=tokens is not None)
+        self.examples, self.tokens, self.weight = examples, tokens, weight
+        self.weight_check = WeightCheck(loss_is, declared=weight is not None, wanted=check_weight)
+        self.max_consecutive_skips = max_consecutive_skips
+        self.incurable = incurable
+        self.track_moves = track_moves
+        self.buffers = Buffers(model)
+        self.counts = Counts()
+        self.open_attempt: Attempt | None = None
+
+    def __call__(self, window: list[M]) -> Outcome:
+        """Attempt one effective update from the microbatches of `window`, and return what happened."""
+        weights, total = self._weigh(window)
+        with Attempt(self, total=total, ends_epoch=getattr(window, "ends_epoch", False), replayable=True) as attempt:  # zero
+            for microbatch, weight in zip(window, weights, strict=True):
+                with attempt.autocast():
+                    loss = self.loss(self.model, microbatch)
+                attempt.backward(loss, weight, microbatch=microbatch)  # scaled, at its share of the window
+        return attempt.outcome
+
+    def conclude(self, attempt: Attempt) -> Outcome:
+        """The end of every attempt."""
+        lr, norm, clipped, skip = self._learning_rates(), None, None, None
+        verdict = attempt.judge()  # unscale once: one factor, attempt.unit. Finite?
+        if verdict.norm is not None:
+            norm = verdict.norm
+            factor, clipped = self.clip(attempt.gradients, norm=norm, unit=attempt.unit)
+            attempt.step(factor)
+        else:
+            skip = attempt.explain(verdict)
+            attempt.undo()
+        counts = self.counts.after(reason=None if skip is None else skip.reason, examples=attempt.examples, tokens=attempt.tokens)
+        ticks = self.clock(self.counts, counts, ends_epoch=attempt.ends_epoch)
+        advance(self.scheduler, ticks)
+        self.counts, self.scale = counts.ticked(ticks), self._next_scale(skip)
+        return Outcome(
+            policy=self.policy.name,
+            skip=skip,
+            loss=attempt.loss(),
+            lr=lr,
+            grad_norm=norm,
+            grad_norm_clipped=clipped,
+            loss_scale=attempt.scale.value,
+            next_loss_scale=self.scale.value,
+            weight=attempt.shares.total,
+            weight_check=self.weight_check.text,
+            microbatches=len(attempt.microbatches),
+            examples=attempt.examples,
+            tokens=attempt.tokens,
+            seconds=attempt.seconds,
+            counts=self.counts,
+            parameters_moved=attempt.moved,
+        )
+
+    def attempt(self, *, total: float | None = None, ends_epoch: bool = False) -> Attempt:
+        """One attempt as a `with` block, for loops that are not one call.
+
+        Args:
+            total: the window's total weight. Known, each loss gets its share before backward. None takes weights relative to the
+                first and divides once at the end; a ratio beyond 2^8 is then a WeightError.
+            ends_epoch: the window is the last of its epoch.
+
+        >>> import torch
+        >>> model = nn.Linear(2, 1)
+        >>> update = Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda model, x: model(x).mean())
+        >>> with update.attempt(total=6) as attempt:
+        ...     for x in (torch.ones(4, 2), torch.ones(2, 2)):
+        ...         with attempt.autocast():
+        ...             loss = model(x).mean()
+        ...         attempt.backward(loss, weight=len(x))
+        >>> attempt.outcome.completed
+        True
+        """
+        return Attempt(self, total=total, ends_epoch=ends_epoch)
+
+    def weight_of(self, microbatch: M) -> float:
+        """The weight of a microbatch: what was declared, or its number of examples."""
+        return weight_of(self.weight or self.examples or examples_of, microbatch)
+
+    def opened(self, attempt: Attempt) -> None:
+        """One attempt at a time: StateError for a second one inside the first."""
+        if self.open_attempt is not None:
+            raise StateError("an attempt of this update is open already", hint="leave its with block before the next attempt")
+        self.open_attempt = attempt
+
+    def closed(self) -> None:
+        """The open attempt has ended, and with the first one the check of weights."""
+        self.open_attempt = None
+        self.weight_check.close()
+
+    def demand_progress(self, outcome: Outcome) -> None:
+        """SkipLimitError, with the outcome, after more skips in a row than were allowed."""
+        limit, skips = self.max_consecutive_skips, outcome.counts.consecutive_skips
+        if limit is None or skips < limit or outcome.skip is None:
+            return
+        skip = outcome.skip
+        raise SkipLimitError(
+            f"{skips} attempts in a row were skipped; the last for {skip.reason}: {skip.detail}",
+            hint="see error.outcome: reason, place, loss scale and counts; a loss scale cures backward overflows only",
+            reason=str(skip.reason),
+            place=skip.place or "unknown",
+            loss_scale=outcome.loss_scale,
+            outcome=outcome,
+        )
+
+    def _weigh(self, window: list[M]) -> tuple[list[float | None], float | None]:
+        """The weight of each microbatch and their sum; None for losses that come as shares."""
+        demand_window(window)
+        if self.loss_is == "share":
+            return [None] * len(window), None
+        weights = [self.weight_of(microbatch) for microbatch in window]
+        return list(weights), math.fsum(weights)
+
+    def _next_scale(self, skip: Skip | None) -> LossScale:
+        """The scale moves after a completed attempt and after a skip that a smaller scale can cure."""
+        if skip is None:
+            return self.scale.after(finite=True)
+        backs_off = skip.curable or (self.incurable == "backoff" and skip.reason is not Reason.WEIGHT)
+        return self.scale.after(finite=False) if backs_off else self.scale
+
+    def _learning_rates(self) -> tuple[float, ...]:
+        return tuple(float(group["lr"]) for group in self.optimizer.param_groups)

@@ -1,0 +1,71 @@
+"""Grouping microbatches into windows, and reading a microbatch's size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from truestep.errors import WindowError
+from truestep.probe.tree import leaves
+
+M = TypeVar("M")
+
+
+class Window(list[M]):
+    """The microbatches of one attempt; `ends_epoch` is true for the last one that its iterable gave."""
+
+    ends_epoch: bool = False
+
+
+def windows(microbatches: Iterable[M], size: int) -> Iterator[Window[M]]:
+    """Groups of `size` microbatches in their order; the last one of the iterable may be shorter, and is marked `ends_epoch`.
+
+    A short window is divided by its own total, and nothing is carried into the next epoch. One microbatch is read ahead.
+
+    >>> [(list(window), window.ends_epoch) for window in windows([1, 2, 3], 2)]
+    [([1, 2], False), ([3], True)]
+    """
+    if size < 1:
+        raise WindowError(f"a window of {size} microbatches was asked for", hint="ask for 1 or more", size=size)
+    return _grouped(microbatches, size)
+
+
+def _grouped(microbatches: Iterable[M], size: int) -> Iterator[Window[M]]:
+    window: Window[M] = Window()
+    for microbatch in microbatches:
+        if len(window) == size:
+            yield window
+            window = Window()
+        window.append(microbatch)
+    if window:
+        window.ends_epoch = True
+        yield window
+
+
+def demand_window(window: object) -> None:
+    """WindowError for anything but a list with a microbatch in it."""
+    if not isinstance(window, list):
+        raise WindowError(
+            f"a window is a list of microbatches, and this is a {type(window).__name__}",
+            hint="write update([microbatch]) for a window of one, or take it from truestep.windows(loader, n)",
+            found=type(window).__name__,
+        )
+    if not window:
+        raise WindowError("the window holds no microbatch", hint="give it at least one, or make no attempt")
+
+
+def examples_of(microbatch: Any) -> int:
+    """The number of examples: the first dimension of the first array in `microbatch`, searched depth first.
+
+    >>> import torch
+    >>> examples_of({"input": torch.zeros(8, 3), "label": torch.zeros(8)})
+    8
+    """
+    for _, array in leaves(microbatch):
+        if len(array.shape):
+            return int(array.shape[0])
+    raise WindowError(
+        f"the number of examples cannot be read off a {type(microbatch).__name__} without arrays",
+        hint="give Update(examples=...), a function from a microbatch to its number of examples",
+        found=type(microbatch).__name__,
+    )
