@@ -41,6 +41,7 @@ def full_outcome() -> Outcome:
             tokens_applied=9872,
             ticks=7,
         ),
+        parameters_moved=True,
     )
 
 
@@ -95,5 +96,14 @@ def write(tmp_path: Path) -> Callable[..., Path]:
 def plain_outcome(full_outcome: Outcome) -> Outcome:
     """A completed attempt with everything absent that can be absent."""
     return replace(
-        full_outcome, skip=None, loss=None, grad_norm=None, grad_norm_clipped=None, weight=None, tokens=None, lr=()
+        full_outcome,
+        skip=None,
+        loss=None,
+        grad_norm=None,
+        grad_norm_clipped=None,
+        weight=None,
+        examples=None,
+        tokens=None,
+        lr=(),
+        parameters_moved=None,
     )

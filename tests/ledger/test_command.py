@@ -29,9 +29,7 @@ def test_the_throughput_and_the_skip_rate_share_a_line(
     assert not [line for line in lines if line.startswith(("waste", "missing"))]
 
 
-def test_waste_and_missing_lines_are_told(
-    write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_waste_and_missing_lines_are_told(write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]) -> None:
     first = make_attempts([None] * 5, tokens=None)
     path = write(first[1:])
     write(make_attempts([None], after=first[2].counts, tokens=None), resume=True)

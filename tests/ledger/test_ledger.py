@@ -221,9 +221,7 @@ class Interrupted:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "Input/output error")])
-def test_a_write_that_stops_halfway_leaves_no_half_line(
-    tmp_path: Path, make_attempts: Attempts, error: BaseException
-) -> None:
+def test_a_write_that_stops_halfway_leaves_no_half_line(tmp_path: Path, make_attempts: Attempts, error: BaseException) -> None:
     first, second = make_attempts([None, None])
     with Ledger(tmp_path / "run.jsonl", environment={}) as ledger:
         ledger.record(first)

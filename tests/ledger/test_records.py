@@ -1,7 +1,7 @@
 """An outcome survives its line without loss."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -14,6 +14,8 @@ def through_json(outcome: Outcome) -> Outcome:
 
 
 def test_every_field_survives_with_none_at_its_default(full_outcome: Outcome) -> None:
+    for value in (full_outcome, full_outcome.counts):
+        assert not [field.name for field in fields(value) if getattr(value, field.name) in (field.default, None, 0)]
     assert through_json(full_outcome) == full_outcome
 
 
@@ -49,4 +51,5 @@ def test_a_rate_is_what_was_applied_by_the_attempts_own_seconds(full_outcome: Ou
 
 def test_a_rate_without_time_or_tokens_is_absent(plain_outcome: Outcome) -> None:
     assert attempt_record(plain_outcome)["perf/tokens_per_s"] is None
-    assert attempt_record(replace(plain_outcome, seconds=0.0))["perf/examples_per_s"] is None
+    assert attempt_record(plain_outcome)["perf/examples_per_s"] is None
+    assert attempt_record(replace(plain_outcome, examples=8, seconds=0.0))["perf/examples_per_s"] is None

@@ -55,7 +55,6 @@ class Ledger:
         resume: bool = False,
         environment: Mapping[str, Any] | None = None,
     ) -> None:
-        """Open the file and write the header, so that a path that cannot be written fails before the run."""
         self.path = Path(path)
         self._environment = surroundings.environment() if environment is None else environment
         self._last_attempt = 0
@@ -106,9 +105,7 @@ class Ledger:
         """The ledger itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close the file."""
         self.close()
 

@@ -166,6 +166,4 @@ def _broken(path: Path, number: int, what: str) -> LedgerError:
 
 
 def _foreign(path: Path, why: str) -> LedgerError:
-    return LedgerError(
-        f"{path} is no truestep ledger: {why}", hint="name a file that truestep.Ledger wrote", path=str(path)
-    )
+    return LedgerError(f"{path} is no truestep ledger: {why}", hint="name a file that truestep.Ledger wrote", path=str(path))

@@ -38,6 +38,7 @@ ATTEMPT_KEYS = frozenset(
         "examples",
         "tokens",
         "seconds",
+        "parameters_moved",
         "perf/examples_per_s",
         "perf/tokens_per_s",
         "counts",
@@ -109,6 +110,7 @@ def attempt_record(outcome: Outcome) -> Record:
         "examples": outcome.examples,
         "tokens": outcome.tokens,
         "seconds": encoded(outcome.seconds),
+        "parameters_moved": outcome.parameters_moved,
         "perf/examples_per_s": _rate(outcome, outcome.examples),
         "perf/tokens_per_s": _rate(outcome, outcome.tokens),
         "counts": counts_record(counts),
@@ -127,6 +129,7 @@ def outcome_of(record: Mapping[str, Any]) -> Outcome:
         examples=record["examples"],
         tokens=record["tokens"],
         counts=counts_of(record["counts"]),
+        parameters_moved=record["parameters_moved"],
         **values,  # type: ignore[arg-type]  # the three that cannot be None were never written as None
     )
 
@@ -165,9 +168,7 @@ def _skip_record(skip: Skip) -> Record:
 
 
 def _skip_of(record: Mapping[str, Any]) -> Skip:
-    return Skip(
-        reason=Reason(record["reason"]), place=record["place"], detail=record["detail"], curable=record["curable"]
-    )
+    return Skip(reason=Reason(record["reason"]), place=record["place"], detail=record["detail"], curable=record["curable"])
 
 
 def _rate(outcome: Outcome, amount: int | None) -> float | None:
