@@ -1,0 +1,134 @@
+"""What is compared: a policy with the settings that depart from the protocol's, written on one line."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from truestep.errors import ProtocolError
+
+AGAIN = "again"
+"""The word after a candidate that runs a second time, to show how far two equal candidates lie apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A policy, and what it sets differently from the protocol; None where the protocol's setting holds.
+
+    >>> Candidate.parse("fp16 accumulate=8 scale=static:1024")
+    Candidate(policy='fp16', scale='static:1024', accumulate=8, clip=None, clock=None, again=False)
+    >>> str(Candidate.parse("fp16 accumulate=8 scale=static:1024.0"))
+    'fp16 scale=static:1024 accumulate=8'
+    """
+
+    policy: str
+    scale: str | None = None
+    """"dynamic", "dynamic:INIT", "static:VALUE" or "none"; None is the policy's own."""
+    accumulate: int | None = None
+    """Microbatches of a window; the examples of an effective update stay the protocol's."""
+    clip: float | None = None
+    """The largest gradient norm, in original units."""
+    clock: str | None = None
+    """"completed", "attempt", "epoch", "examples:N" or "tokens:N": what a tick of the schedule means."""
+    again: bool = False
+    """Whether this is the same candidate a second time."""
+
+    @staticmethod
+    def parse(text: str) -> Candidate:
+        """The candidate that `text` writes: `POLICY [scale=...] [accumulate=N] [clip=X] [clock=...] [again]`.
+
+        Raises:
+            ProtocolError: no policy, a key or word that is unknown or stands twice, or a value that its key cannot
+                take; each is named.
+        """
+        policy, *words = text.split() or [""]
+        if not re.fullmatch(r"[A-Za-z0-9-]+", policy):
+            raise _refused(text, "a candidate begins with a policy", hint="for example: fp16 scale=static:1024")
+        given: dict[str, Any] = {}
+        for word in words:
+            key, equals, value = word.partition("=")
+            if word == AGAIN:
+                key, parsed = AGAIN, True
+            elif equals and key in _KEYS:
+                parsed = _value(text, key, value)
+            else:
+                raise _refused(text, f"{key!r} is no key of a candidate", hint=f"keys: {', '.join(_KEYS)}; or: {AGAIN}")
+            if key in given:
+                raise _refused(text, f"{key!r} stands twice", hint="keep one of them")
+            given[key] = parsed
+        return Candidate(policy=policy, **given)
+
+    def __str__(self) -> str:
+        """The candidate on one line, keys in a fixed order: equal candidates write alike."""
+        words = [self.policy]
+        words += [f"{key}={_written(value)}" for key in _KEYS if (value := getattr(self, key)) is not None]
+        return " ".join([*words, AGAIN] if self.again else words)
+
+    @property
+    def slug(self) -> str:
+        """The candidate as part of a file's name.
+
+        >>> Candidate.parse("fp16 scale=static:1024").slug
+        'fp16-scale-static-1024'
+        """
+        return re.sub(r"[^A-Za-z0-9.]+", "-", str(self))
+
+
+def _value(text: str, key: str, value: str) -> Any:
+    form, parse = _KEYS[key]
+    try:
+        return parse(value)
+    except ValueError:
+        raise _refused(text, f"{key}={value} says nothing", hint=f"write {key}={form}", key=key) from None
+
+
+def _scale(value: str) -> str:
+    kind, colon, number = value.partition(":")
+    if kind in ("none", "dynamic") and not colon:
+        return kind
+    if kind in ("static", "dynamic"):
+        return f"{kind}:{_written(_positive(number))}"
+    raise ValueError(value)
+
+
+def _clock(value: str) -> str:
+    kind, colon, number = value.partition(":")
+    if kind in ("completed", "attempt", "epoch") and not colon:
+        return kind
+    if kind in ("examples", "tokens"):
+        return f"{kind}:{_count(number)}"
+    raise ValueError(value)
+
+
+def _count(value: str) -> int:
+    number = int(value)
+    if number < 1:
+        raise ValueError(value)
+    return number
+
+
+def _positive(value: str) -> float:
+    number = float(value)
+    if not 0 < number < math.inf:
+        raise ValueError(value)
+    return number
+
+
+def _written(value: object) -> str:
+    """A number without a needless `.0`; anything else as it is."""
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def _refused(text: str, why: str, *, hint: str, **facts: Any) -> ProtocolError:
+    return ProtocolError(f"candidate {text!r}: {why}", hint=hint, candidate=text, **facts)
+
+
+_KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "scale": ("dynamic, dynamic:INIT, static:VALUE or none", _scale),
+    "accumulate": ("N, microbatches of a window, 1 or more", _count),
+    "clip": ("X, a norm above 0", _positive),
+    "clock": ("completed, attempt, epoch, examples:N or tokens:N", _clock),
+}

@@ -1,0 +1,109 @@
+"""What limits a comparison, each in a sentence with its numbers: the footers of the table and the page. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from truestep.compare.against import Limits
+from truestep.compare.protocol import Protocol
+from truestep.compare.standing import Standing
+
+CONTENDED = 0.8
+"""The share of process CPU time in wall time x threads below which a machine counts as contended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """One limit of the comparison."""
+
+    kind: str
+    text: str
+
+
+def notes(protocol: Protocol, standings: Sequence[Standing], limits: Limits, tau: Mapping[str, float]) -> tuple[Note, ...]:
+    """Every limit that holds, the gravest first."""
+    found = {
+        "incomplete": _incomplete(limits),
+        "never reached": _never_reached(protocol, standings),
+        "too few seeds": _too_few_seeds(protocol, standings, limits),
+        "emulated": _emulated(standings),
+        "contended": _contended(protocol, standings),
+        "noise floor": _noise_floor(protocol, standings, limits),
+        "resolution": _resolution(protocol, standings),
+        "budget": _budget(protocol, tau),
+    }
+    return tuple(Note(kind=kind, text=text) for kind, texts in found.items() for text in texts)
+
+
+def _incomplete(limits: Limits) -> Iterator[str]:
+    if limits.runs < limits.planned:
+        yield f"{limits.runs} of {limits.planned} runs are done; pairs hold the seeds that both sides have run."
+
+
+def _never_reached(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[str]:
+    target = f"the target ({protocol.quality} {protocol.target:g})"
+    missed = [one for one in standings if one.runs and not one.reached]
+    if missed and not any(one.reached for one in standings):
+        yield f"No run reached {target}: choose one that the baseline reaches, or a larger budget."
+        return
+    for one in missed:
+        yield f"{one.candidate} never reached {target} in {one.runs} {'run' if one.runs == 1 else 'runs'}."
+
+
+def _too_few_seeds(protocol: Protocol, standings: Sequence[Standing], limits: Limits) -> Iterator[str]:
+    rivals = sum(not (one.baseline or one.again) for one in standings)
+    if rivals and len(protocol.seeds) < limits.seeds_needed:
+        yield (
+            f"No claim: {len(protocol.seeds)} seeds allow a smallest p of {min(1.0, 2 / 2 ** len(protocol.seeds)):.3g}, "
+            f"and {rivals} against the baseline at alpha = {protocol.alpha:g} take {limits.seeds_needed} seeds."
+        )
+
+
+def _emulated(standings: Sequence[Standing]) -> Iterator[str]:
+    names = [one.candidate for one in standings if one.emulated]
+    if names:
+        verb = "is" if len(names) == 1 else "are"
+        yield (
+            f"{', '.join(names)} {verb} emulated on this device: the seconds say nothing about one that has the format, "
+            "and no verdict on time is given. Completed updates and examples to the target hold."
+        )
+
+
+def _contended(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[str]:
+    shares = {one.candidate: one.cpu_share for one in standings if one.cpu_share is not None}
+    least = min(shares, key=shares.__getitem__, default=None)
+    if least is not None and shares[least] < CONTENDED:
+        threads = "1 thread" if protocol.threads == 1 else f"{protocol.threads} threads"
+        cause = "the machine was contended" + ("" if protocol.threads == 1 else ", or the task cannot keep them busy")
+        yield (
+            f"Contended: in a run of {least} the process had {shares[least]:.0%} of the time of {threads} "
+            f"(below {CONTENDED:.0%}); {cause}, and seconds are unsure."
+        )
+
+
+def _noise_floor(protocol: Protocol, standings: Sequence[Standing], limits: Limits) -> Iterator[str]:
+    if limits.noise_floor is not None:
+        yield f"Noise floor: {protocol.baseline} lay up to {limits.noise_floor:.3g}x from itself; below it nothing is claimed."
+    elif len(standings) > 1:
+        yield f"Noise floor not measured: the candidate '{protocol.baseline} again' measures it."
+
+
+def _resolution(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[str]:
+    updates = protocol.evaluate_every / protocol.batch
+    estimate = standings[0].estimates["examples"]
+    share = ""
+    if estimate is not None and estimate.median:
+        share = f", {protocol.evaluate_every / estimate.median:.1%} of what {protocol.baseline} takes"
+    yield (
+        f"Resolution: the target is looked for every {protocol.evaluate_every} examples ({updates:.3g} updates){share}; "
+        "smaller differences cannot be seen."
+    )
+
+
+def _budget(protocol: Protocol, tau: Mapping[str, float]) -> Iterator[str]:
+    if protocol.budget_seconds is None:
+        yield (
+            f"A run without the target counts as {tau['seconds']:.3g} s, the longest of all runs: "
+            "no budget in seconds was declared."
+        )

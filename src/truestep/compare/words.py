@@ -1,0 +1,70 @@
+"""Verdicts, ratios and outcomes in words: the same in the terminal and on the page. Pure."""
+
+from __future__ import annotations
+
+from truestep.compare.against import Against, Limits, Margin, Ratio, TimeVerdict
+from truestep.compare.standing import Standing
+
+
+def verdict_text(one: Standing, against: Against, limits: Limits) -> str:
+    """What may be said of a candidate, in one line; below the seeds that a claim takes, that it may not."""
+    if one.again:
+        floor = limits.noise_floor
+        return "the baseline again: " + ("nothing measured" if floor is None else f"noise floor {floor:.3g}x")
+    if not against.pairs:
+        return "no seed that both have run"
+    if against.pairs < limits.seeds_needed:
+        seeds = "1 seed" if against.pairs == 1 else f"{against.pairs} seeds"
+        return f"no claim: {seeds}, {limits.seeds_needed} needed"
+    parts = [] if one.reached else ["never reached the target"]
+    parts.append(_time(one, against))
+    parts.append(f"examples to the target {_margin(against.examples, share=True)}")
+    parts.append(f"final quality {_margin(against.quality, share=False)}")
+    return "; ".join(parts)
+
+
+def outcome_text(one: Standing) -> str:
+    """How the runs ended, failures by name.
+
+    >>> from types import SimpleNamespace as Some
+    >>> outcome_text(Some(runs=3, reached=1, statuses={"reached": 1, "diverged": 2}))
+    '1/3 reached, 2 diverged'
+    """
+    if not one.runs:
+        return "not run"
+    rest = [f"{count} {status}" for status, count in one.statuses.items() if status != "reached"]
+    return ", ".join([f"{one.reached}/{one.runs} reached", *rest])
+
+
+def ratio_text(ratio: Ratio | None) -> str:
+    """A speedup with its interval, or as the bound it is."""
+    if ratio is None:
+        return "not measured"
+    spread = "" if ratio.interval is None else f" ({ratio.interval.low:.3g} to {ratio.interval.high:.3g})"
+    bound = "" if ratio.bound is None else f"{ratio.bound.value} "
+    return f"{bound}{ratio.speedup:.3g}x{spread}"
+
+
+def p_text(ratio: Ratio | None) -> str:
+    """The p-value that the verdict uses; the plain one where no claim is made."""
+    if ratio is None:
+        return "not measured"
+    return f"{ratio.p if ratio.p_adjusted is None else ratio.p_adjusted:.3g}"
+
+
+def _time(one: Standing, against: Against) -> str:
+    ratio = against.ratios["seconds"]
+    if against.time is TimeVerdict.WITHHELD:
+        return f"time withheld: {one.candidate} is emulated on this device"
+    if ratio is None:
+        return "time not measured"
+    if against.time in (TimeVerdict.FASTER, TimeVerdict.SLOWER):
+        return f"{against.time.value}: {ratio_text(ratio)}, p = {p_text(ratio)}"
+    return f"{against.time.value} in time"
+
+
+def _margin(margin: Margin, *, share: bool) -> str:
+    if margin.upper is None or margin.why is not None:
+        return f"{margin.decision} ({margin.why or 'one pair'})"
+    upper, limit = (f"{value:.2%}" if share else f"{value:.3g}" for value in (margin.upper, margin.margin))
+    return f"{margin.decision} (loss below {upper}, margin {limit})"

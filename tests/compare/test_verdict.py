@@ -1,0 +1,336 @@
+"""Golden verdicts on constructed records."""
+
+import json
+import math
+
+import pytest
+
+from truestep import errors, stats
+from truestep.compare import summarize
+from truestep.compare.against import TimeVerdict
+
+INF = None  # in `raced`, a run that never reached the target
+BASE = [10.0, 12.0, 11.0, 15.0, 13.0, 14.0]
+
+
+def row(summary, candidate):
+    return next(one for one in summary.rows if one.standing.candidate == candidate)
+
+
+def test_golden_times_give_the_golden_estimates(declare, raced):
+    protocol = declare(candidates=("fp32",), seeds=(1, 2, 3, 4, 5))
+    records = raced(protocol, fp32=[10, 12, INF, 11, 15])
+    one = summarize(protocol, records).rows[0].standing
+    estimate = one.estimates["seconds"]
+    assert (one.reached, one.runs) == (4, 5)
+    assert estimate.restricted_mean == pytest.approx(13.6, rel=1e-15)
+    assert (estimate.interval.low, estimate.interval.high) == pytest.approx((8.59, 18.61), abs=0.005)
+    assert (estimate.ert, estimate.median, estimate.tau) == (17.0, 12.0, 20.0)
+    assert one.reach == stats.clopper_pearson(4, 5)
+    assert one.statuses == {"reached": 4, "diverged": 1}
+    assert one.failures == ({"seed": 3, "status": "diverged", "detail": "diverged at attempt 100"},)
+
+
+@pytest.mark.parametrize("status", ["budget", "diverged", "out of memory", "error", "stalled"])
+def test_every_way_to_fail_costs_the_whole_budget_however_early(declare, ran, status):
+    protocol = declare(candidates=("fp32",), seeds=(3, 5))
+    records = [ran(protocol, "fp32", 3, seconds=10.0), ran(protocol, "fp32", 5, status=status)]
+    one = summarize(protocol, records).rows[0].standing
+    assert records[1]["clocks"]["train"] < 20, "it ended early"
+    assert one.estimates["seconds"].restricted_mean == 15
+    assert one.estimates["completed"].restricted_mean == (100 + 400) / 2
+    assert one.estimates["examples"].restricted_mean == (6400 + 400 * 64) / 2
+    assert one.failures[0]["status"] == status
+
+
+def test_no_run_reached_is_absent_and_not_infinite(declare, raced):
+    protocol = declare(candidates=("fp32",))
+    one = summarize(protocol, raced(protocol, fp32=[INF] * 6)).rows[0].standing
+    estimate = one.estimates["seconds"]
+    assert (estimate.restricted_mean, estimate.interval, estimate.ert, estimate.median) == (20, None, None, None)
+    assert (one.quality, one.quality_interval, one.quality_runs) == (None, None, 0)
+
+
+def test_counts_rates_and_clocks_are_sums_over_the_runs(declare, raced):
+    protocol = declare(candidates=("fp32",), seeds=(3, 5))
+    one = summarize(protocol, raced(protocol, fp32=[10, 20])).rows[0].standing
+    # 10 s and 20 s are 100 and 200 completed updates of 64 examples, and 5 skipped attempts each
+    assert (one.attempts, one.completed, one.skipped) == (310, 300, 10)
+    assert one.skipped_by_reason == {"backward overflow": 8, "non-finite loss": 2}
+    assert one.skip_rate == 10 / 310
+    assert one.examples_applied == 300 * 64
+    assert one.examples_per_second == 300 * 64 / 30
+    assert one.spent == {"init": 1.0, "train": 30.0, "eval": 0.5, "checkpoint": 0.0, "waste": 0.0}
+
+
+def test_faster_on_all_of_six_seeds_is_faster_with_its_ratio_interval_and_p(declare, raced):
+    protocol = declare()
+    summary = summarize(protocol, raced(protocol, fp32=BASE, fp16=[t / 2 for t in BASE]))
+    found = row(summary, "fp16").against
+    assert found.time is TimeVerdict.FASTER
+    ratio = found.ratios["seconds"]
+    assert ratio.speedup == pytest.approx(2, rel=1e-14)
+    assert (ratio.p, ratio.p_adjusted, ratio.bound) == (2 / 64, 2 / 64, None)
+    assert found.text.startswith("faster: 2x (2 to 2), p = 0.0312;")
+
+
+def test_slower_on_all_of_six_seeds_is_slower(declare, raced):
+    protocol = declare()
+    summary = summarize(protocol, raced(protocol, fp32=BASE, fp16=[1.2 * t for t in BASE]))
+    found = row(summary, "fp16").against
+    assert found.time is TimeVerdict.SLOWER
+    assert found.examples.decision == "inferior"
+    # the examples of a run are whole updates of the golden factor 1.2
+    assert found.examples.mean == pytest.approx(0.2, abs=1e-3)
+
+
+def test_five_seeds_claim_nothing_however_large_the_effect(declare, raced):
+    protocol = declare(seeds=(1, 2, 3, 4, 5))
+    summary = summarize(protocol, raced(protocol, fp32=BASE, fp16=[t / 4 for t in BASE]))
+    found = row(summary, "fp16").against
+    assert found.time is TimeVerdict.NO_CLAIM
+    assert found.text == "no claim: 5 seeds, 6 needed"
+    assert found.ratios["seconds"].speedup == pytest.approx(4), "the effect is given all the same"
+    assert any(note.kind == "too few seeds" and "p of 0.0625" in note.text for note in summary.notes)
+
+
+def test_two_candidates_take_seven_seeds(declare, raced):
+    protocol = declare(candidates=("fp32", "bf16", "fp16"))
+    times = {"fp32": BASE, "bf16": [t / 2 for t in BASE], "fp16": [t / 2 for t in BASE]}
+    summary = summarize(protocol, raced(protocol, **times))
+    assert summary.limits.seeds_needed == 7
+    assert row(summary, "bf16").against.text == "no claim: 6 seeds, 7 needed"
+
+
+def test_mixed_signs_show_no_difference(declare, raced):
+    protocol = declare()
+    other = [t * f for t, f in zip(BASE, (0.9, 1.1, 0.95, 1.05, 1.02, 0.98), strict=True)]
+    found = row(summarize(protocol, raced(protocol, fp32=BASE, fp16=other)), "fp16").against
+    assert found.time is TimeVerdict.SAME
+    assert found.text.startswith("no difference shown in time;")
+
+
+def test_a_candidate_that_never_reaches_is_slower_by_a_bound(declare, raced):
+    protocol = declare()
+    summary = summarize(protocol, raced(protocol, fp32=BASE, fp16=[INF] * 6))
+    found = row(summary, "fp16").against
+    assert found.time is TimeVerdict.SLOWER
+    assert found.ratios["seconds"].bound is stats.Bound.AT_MOST
+    assert found.text.startswith("never reached the target; slower: at most ")
+    assert found.examples.decision == "inferior"
+    assert (found.quality.decision, found.quality.why) == ("undecided", "no pair of runs has a final quality")
+    assert "fp16 never reached the target (accuracy 0.95) in 6 runs." in [note.text for note in summary.notes]
+
+
+def test_a_failure_among_fast_runs_leaves_time_undecided(declare, raced):
+    # nine runs more than three times as fast and one that failed: significant, but the ratio is only "at most"
+    protocol = declare(seeds=tuple(range(10)))
+    found = row(summarize(protocol, raced(protocol, fp32=[18.0] * 10, fp16=[5.0] * 9 + [INF])), "fp16").against
+    ratio = found.ratios["seconds"]
+    assert (ratio.bound, ratio.p_adjusted <= 0.05, ratio.speedup > 1) == (stats.Bound.AT_MOST, True, True)
+    assert found.time is TimeVerdict.CUT
+
+
+def test_a_baseline_that_fails_makes_faster_a_bound_from_below(declare, raced):
+    protocol = declare()
+    found = row(summarize(protocol, raced(protocol, fp32=[INF] * 6, fp16=[10.0] * 6)), "fp16").against
+    assert found.time is TimeVerdict.FASTER
+    assert found.text.startswith("faster: at least 2x")
+
+
+def test_failures_make_examples_undecided_rather_than_non_inferior(declare, ran):
+    protocol = declare()
+    records = [ran(protocol, "fp32", seed, examples=25600 - 64) for seed in protocol.seeds]
+    records += [ran(protocol, "fp16", seed, status="budget") for seed in protocol.seeds]
+    # y of the failed runs is 25600, 0.25 % beyond the baseline's: within the margin of 5 %, but it is only a bound
+    found = row(summarize(protocol, records), "fp16").against
+    assert found.examples.upper == pytest.approx(64 / 25536, rel=1e-9)
+    assert found.examples.decision == "undecided"
+    assert "never reached" in found.examples.why
+
+
+def test_no_run_of_anyone_reached_says_so_once(declare, raced):
+    protocol = declare()
+    summary = summarize(protocol, raced(protocol, fp32=[INF] * 6, fp16=[INF] * 6))
+    texts = [note.text for note in summary.notes if note.kind == "never reached"]
+    assert texts == ["No run reached the target (accuracy 0.95): choose one that the baseline reaches, or a larger budget."]
+    found = row(summary, "fp16").against
+    assert found.time is TimeVerdict.SAME
+    assert found.ratios["seconds"].interval is None
+
+
+def test_emulated_withholds_time_and_keeps_updates_and_examples(declare, raced):
+    protocol = declare()
+    records = raced(protocol, {"fp16": {"emulated": True}}, fp32=BASE, fp16=[t / 2 for t in BASE])
+    summary = summarize(protocol, records)
+    found = row(summary, "fp16").against
+    assert row(summary, "fp16").standing.emulated
+    assert found.time is TimeVerdict.WITHHELD
+    assert found.text.startswith("time withheld: fp16 is emulated on this device; examples to the target non-inferior")
+    assert found.ratios["seconds"].p_adjusted is None
+    assert found.ratios["completed"].p_adjusted == 2 / 64
+    assert any(note.kind == "emulated" for note in summary.notes)
+
+
+def test_an_emulated_candidate_costs_the_others_nothing_in_holm(declare, raced):
+    protocol = declare(candidates=("fp32", "bf16", "fp16"), seeds=tuple(range(7)))
+    base = [*BASE, 12.5]
+    records = raced(protocol, {"fp16": {"emulated": True}}, fp32=base, bf16=[t / 2 for t in base], fp16=[t / 3 for t in base])
+    found = row(summarize(protocol, records), "bf16").against
+    assert found.ratios["seconds"].p_adjusted == 2 / 2**7
+    assert found.ratios["examples"].p_adjusted == 2 * 2 / 2**7
+
+
+def test_holm_is_taken_over_the_candidates(declare, raced):
+    protocol = declare(candidates=("fp32", "bf16", "fp16"), seeds=tuple(range(7)))
+    base = [*BASE, 12.5]
+    summary = summarize(protocol, raced(protocol, fp32=base, bf16=[t / 2 for t in base], fp16=[t * 1.3 for t in base]))
+    assert row(summary, "bf16").against.ratios["seconds"].p_adjusted == 2 * 2 / 2**7
+    assert row(summary, "bf16").against.time is TimeVerdict.FASTER
+    assert row(summary, "fp16").against.time is TimeVerdict.SLOWER
+
+
+def test_below_the_noise_floor_nothing_is_claimed(declare, raced):
+    protocol = declare(candidates=("fp32", "fp32 again", "fp16"))
+    again = [t * f for t, f in zip(BASE, (1.1, 0.9, 1.08, 0.93, 1.05, 0.97), strict=True)]
+    records = raced(protocol, fp32=BASE, fp32_again=again, fp16=[t / 1.02 for t in BASE])
+    summary = summarize(protocol, records)
+    assert summary.limits.seeds_needed == 6, "the baseline again is no candidate"
+    assert summary.limits.noise_floor > 1.02
+    assert row(summary, "fp16").against.time is TimeVerdict.NOISE
+    assert row(summary, "fp32 again").against.text.startswith("the baseline again: noise floor 1.")
+    quiet = raced(protocol, fp32=BASE, fp32_again=BASE, fp16=[t / 1.02 for t in BASE])
+    assert summarize(protocol, quiet).limits.noise_floor == 1
+    assert row(summarize(protocol, quiet), "fp16").against.time is TimeVerdict.FASTER
+
+
+def test_final_quality_is_held_against_its_margin_in_its_direction(declare, raced):
+    for direction, sign in (("higher", 1), ("lower", -1)):
+        protocol = declare(direction=direction)
+        worse = raced(protocol, {"fp16": {"test_quality": 0.9 - sign * 0.05}}, fp32=BASE, fp16=BASE)
+        better = raced(protocol, {"fp16": {"test_quality": 0.9 + sign * 0.05}}, fp32=BASE, fp16=BASE)
+        assert row(summarize(protocol, worse), "fp16").against.quality.decision == "inferior"
+        assert row(summarize(protocol, worse), "fp16").against.quality.mean == pytest.approx(0.05, rel=1e-9)
+        assert row(summarize(protocol, better), "fp16").against.quality.decision == "non-inferior"
+
+
+def test_a_run_without_final_quality_leaves_quality_undecided(declare, raced):
+    protocol = declare()
+    found = row(summarize(protocol, raced(protocol, fp32=BASE, fp16=[*BASE[:5], INF])), "fp16").against
+    assert (found.quality.decision, found.quality.pairs) == ("undecided", 5)
+    assert found.quality.why == "1 of 6 pairs have no final quality"
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_final_quality_that_is_not_finite_is_none(declare, ran, value):
+    protocol = declare(candidates=("fp32",), seeds=(3,))
+    one = summarize(protocol, [ran(protocol, "fp32", 3, test_quality=value)]).rows[0].standing
+    assert one.quality_runs == 0
+
+
+def test_one_seed_gives_ratios_without_intervals(declare, raced):
+    protocol = declare(seeds=(3,))
+    found = row(summarize(protocol, raced(protocol, fp32=[10], fp16=[5])), "fp16").against
+    assert found.ratios["seconds"].speedup == pytest.approx(2)
+    assert (found.ratios["seconds"].interval, found.ratios["seconds"].p) == (None, 1)
+    assert found.text == "no claim: 1 seed, 6 needed"
+
+
+def test_without_a_budget_in_seconds_the_longest_run_bounds_the_times(declare, raced):
+    protocol = declare(budget_seconds=None)
+    summary = summarize(protocol, raced(protocol, fp32=[10, 15], fp16=[12, INF]))
+    assert row(summary, "fp16").standing.estimates["seconds"].restricted_mean == (12 + 15) / 2
+    assert any(note.kind == "budget" and "15 s" in note.text for note in summary.notes)
+
+
+def test_runs_that_spent_no_time_have_no_seconds_but_counts(declare, ran):
+    protocol = declare(budget_seconds=None, seeds=(3,))
+    idle = {"clocks": dict.fromkeys(("init", "train", "eval", "checkpoint", "waste"), 0.0)}
+    records = [ran(protocol, name, 3, status="error", **idle) for name in protocol.candidates]
+    summary = summarize(protocol, records)
+    assert summary.rows[0].standing.estimates["seconds"] is None
+    assert summary.rows[0].standing.estimates["examples"] is not None
+    assert summary.rows[1].against.ratios["seconds"] is None
+
+
+def test_a_target_met_before_the_first_update_has_no_ratio(declare, ran):
+    protocol = declare(seeds=(3,))
+    records = [ran(protocol, name, 3, examples=0, seconds=0.0) for name in protocol.candidates]
+    found = row(summarize(protocol, records), "fp16").against
+    assert set(found.ratios.values()) == {None}
+    assert found.examples.why == "reached before the first update"
+
+
+def test_an_interrupted_comparison_pairs_what_both_have_run(declare, raced):
+    protocol = declare()
+    summary = summarize(protocol, raced(protocol, fp32=BASE[:3], fp16=BASE[:2]))
+    assert row(summary, "fp16").against.pairs == 2
+    assert (summary.limits.runs, summary.limits.planned) == (5, 12)
+    assert summary.notes[0].kind == "incomplete"
+
+
+def test_no_record_at_all_is_not_run(declare):
+    summary = summarize(declare(), [])
+    assert [one.standing.runs for one in summary.rows] == [0, 0]
+    assert summary.rows[0].standing.reach is None
+    assert summary.rows[1].against.text == "no seed that both have run"
+
+
+def test_a_contended_run_is_flagged_with_its_share(declare, ran):
+    protocol = declare(seeds=(3,))
+    records = [ran(protocol, "fp32", 3), ran(protocol, "fp16", 3, race={"position": 2, "cpu_share": 0.61})]
+    (note,) = [note for note in summarize(protocol, records).notes if note.kind == "contended"]
+    assert "fp16" in note.text
+    assert "61%" in note.text
+    unmeasured = [ran(protocol, "fp32", 3), ran(protocol, "fp16", 3, race=None)]
+    assert not [note for note in summarize(protocol, unmeasured).notes if note.kind == "contended"]
+
+
+def test_the_order_of_the_records_does_not_matter(declare, raced):
+    protocol = declare()
+    records = raced(protocol, fp32=BASE, fp16=[t / 2 for t in BASE])
+    straight, turned = summarize(protocol, records).as_dict(), summarize(protocol, records[::-1]).as_dict()
+    assert straight["candidates"][1]["against"] == turned["candidates"][1]["against"]
+
+
+def test_the_summary_is_strict_json_with_no_number_that_is_none(declare, raced):
+    protocol = declare()
+    for times in ({"fp32": BASE, "fp16": [INF] * 6}, {"fp32": [INF] * 6, "fp16": [INF] * 6}, {}):
+        summary = summarize(protocol, raced(protocol, **times)).as_dict()
+        assert json.loads(json.dumps(summary, allow_nan=False))["protocol_hash"] == protocol.hash
+
+
+def test_a_record_of_another_protocol_is_refused_by_both_hashes(declare, raced):
+    protocol, other = declare(), declare(target=0.9)
+    with pytest.raises(errors.RecordError, match="another protocol") as caught:
+        summarize(protocol, raced(other, fp32=[10.0]))
+    assert (caught.value.record, caught.value.protocol) == (other.hash, protocol.hash)
+
+
+def test_a_record_twice_or_not_asked_for_is_refused_by_name(declare, ran):
+    protocol = declare()
+    once = ran(protocol, "fp32", 3)
+    for records, named in (
+        ([once, once], "fp32, seed 3, is there twice"),
+        ([ran(protocol, "fp32", 4)], "fp32, seed 4, is not asked for"),
+        ([ran(protocol, "bf16", 3)], "bf16, seed 3, is not asked for"),
+    ):
+        with pytest.raises(errors.RecordError, match=named):
+            summarize(protocol, records)
+
+
+def test_resolution_is_stated_in_examples_updates_and_as_a_share(declare, ran):
+    protocol = declare(seeds=(3,))
+    records = [ran(protocol, "fp32", 3, examples=6400)]
+    (note,) = [note for note in summarize(protocol, records).notes if note.kind == "resolution"]
+    assert "every 320 examples (5 updates), 5.0% of what fp32 takes" in note.text
+
+
+def test_speedup_interval_is_students_on_the_paired_logarithms(declare, raced):
+    protocol = declare()
+    other = [9.0, 12.5, 10.0, 13.0, 12.0, 13.5]
+    ratio = row(summarize(protocol, raced(protocol, fp32=BASE, fp16=other)), "fp16").against.ratios["seconds"]
+    interval = stats.mean_interval([math.log(a) - math.log(b) for a, b in zip(other, BASE, strict=True)])
+    assert (ratio.interval.low, ratio.interval.high) == pytest.approx(
+        (math.exp(-interval.high), math.exp(-interval.low)), rel=1e-12
+    )
