@@ -1,0 +1,37 @@
+"""What commands print with: tables that are plain where nobody looks and never cut off, and one JSON document."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]], *, words: int = 1) -> None:
+    """Prints a title and a table without lines on stdout; the first `words` columns are words, the rest flush right.
+
+    Nothing is ever cut off: columns move together on a narrow terminal, and where that is not enough it breaks the lines.
+    Plain text where stdout is no terminal; never a colour.
+    """
+    out = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="left" if place < words else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    wide = Measurement.get(out, out.options.update(max_width=sys.maxsize), table).maximum
+    if not out.is_terminal or wide > out.width:
+        table.padding = (0, 1 if out.is_terminal else 2, 0, 0)
+        out.width = max(out.width, wide)
+    out.print(title, style="bold", soft_wrap=True)
+    out.print(table)
+
+
+def print_json(document: Any) -> None:
+    """Exactly one JSON document on stdout; a number that is not finite is our mistake."""
+    print(json.dumps(document, indent=2, allow_nan=False))
