@@ -1,13 +1,14 @@
-"""truestep ledger: what a run's ledger adds up to."""
+"""`truestep ledger`: what a run's ledger adds up to."""
 
 from __future__ import annotations
 
-import json as json_format
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
+
+from truestep.cli._output import print_json
 
 if TYPE_CHECKING:
     from truestep.ledger import Summary
@@ -28,7 +29,10 @@ class Command:
         from truestep.ledger import read, summarize  # noqa: PLC0415  # --help must not wait for torch
 
         summary = summarize(read(self.file))
-        print(json_format.dumps(summary.as_dict(), allow_nan=False) if self.json else "\n".join(text(summary)))
+        if self.json:
+            print_json(summary.as_dict())
+        else:
+            print("\n".join(text(summary)))
         return 0
 
 

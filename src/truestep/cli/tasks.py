@@ -1,0 +1,64 @@
+"""`truestep tasks`: the built-in tasks, with what each one trains on and races to."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from truestep.cli._output import print_json, print_table
+from truestep.errors import TaskError
+
+if TYPE_CHECKING:
+    from truestep.tasks import Task
+
+_COLUMNS = ["task", "quality", "target", "better", "train", "validation", "test", "batch", "microbatches", "updates"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """Print the built-in tasks: size, quality, target. Your own is FILE.py:NAME, a subclass of truestep.tasks.Task."""
+
+    json: bool = False
+    """Print one JSON document instead."""
+
+    def run(self) -> int:
+        """Prints the table, or the document."""
+        from truestep import tasks  # noqa: PLC0415 - torch is slow to import
+
+        records = [_record(tasks.load(name)) for name in tasks.NAMES]
+        if self.json:
+            print_json({"schema": 1, "tasks": records})
+            return 0
+        print_table("built-in tasks, sizes in examples", _COLUMNS, map(_row, records), words=2)
+        for record in records:
+            if record["unavailable"]:
+                print(record["unavailable"], file=sys.stderr)
+        return 0
+
+
+def _record(task: Task) -> dict[str, Any]:
+    """What the task says of itself, and what its data say, where they can be had."""
+    try:
+        sizes = {name: len(dataset) for name, dataset in task.splits().as_dict().items()}
+        data: dict[str, Any] = {"splits": sizes, "data_digest": task.digest(), "unavailable": None}
+    except TaskError as error:
+        data = {"splits": None, "data_digest": None, "unavailable": str(error)}
+    return {
+        "task": task.name,
+        "quality": task.quality_name,
+        "better": task.quality_better,
+        "target": task.target,
+        "batch": task.batch,
+        "microbatches": task.microbatches,
+        "updates": task.updates,
+        "evaluate_every": task.evaluate_every,
+        **data,
+    }
+
+
+def _row(record: dict[str, Any]) -> list[str]:
+    sizes = record["splits"] or dict.fromkeys(("train", "validation", "test"), "-")
+    cells = [record[name] for name in ("task", "quality", "target", "better")]
+    cells += [*sizes.values(), *(record[name] for name in ("batch", "microbatches", "updates"))]
+    return [str(cell) for cell in cells]

@@ -1,0 +1,84 @@
+"""The digits are what they are said to be. Whether a run reaches the target is tested with the run."""
+
+import builtins
+from typing import Any
+
+import pytest
+import torch
+
+from truestep.errors import TaskError
+from truestep.tasks import Digits
+from truestep.tasks import digits as module
+from truestep.tasks.digits import warmup_cosine
+
+
+def test_the_data_are_those_that_the_target_was_found_on() -> None:
+    assert Digits().digest() == "dcb63dd9663036892ec80d8530717c08d7a9d8b65889c313cff3fbccc1997413"
+
+
+def test_the_splits_hold_every_image_once() -> None:
+    splits = Digits().splits()
+    parts = [splits.train.tensors, splits.validation.tensors, splits.test.tensors]
+    assert [len(labels) for _, labels in parts] == [1197, 300, 300]
+    images, labels = module._data()
+    drawn = torch.cat([torch.cat([x, y.unsqueeze(1)], dim=1) for x, y in parts])
+    held = torch.cat([images, labels.unsqueeze(1)], dim=1)
+    # no two of the images are equal, so equal sets of equal size mean that each is held once
+    assert {tuple(row) for row in drawn.tolist()} == {tuple(row) for row in held.tolist()}
+    assert len({tuple(row) for row in held.tolist()}) == 1797
+
+
+def test_pixels_lie_between_0_and_1_and_reach_both() -> None:
+    images, _ = module._data()
+    assert (images.min().item(), images.max().item()) == (0.0, 1.0)
+
+
+def test_an_epoch_ends_in_a_short_window() -> None:
+    assert 1197 % Digits.batch == 45
+
+
+def test_the_schedule_warms_up_to_1_and_falls_to_0() -> None:
+    factors = [warmup_cosine(tick, ticks=200) for tick in range(201)]
+    assert factors[:10] == [(tick + 1) / 10 for tick in range(10)]
+    assert factors[10] == 1.0
+    assert factors[10:] == sorted(factors[10:], reverse=True)
+    assert factors[200] == 0.0
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 3])
+def test_a_schedule_of_few_ticks_is_one(ticks: int) -> None:
+    assert all(0.0 <= warmup_cosine(tick, ticks=ticks) <= 1.0 for tick in range(ticks + 2))
+
+
+def test_quality_is_the_share_of_right_answers() -> None:
+    task = Digits()
+    splits = task.splits()
+
+    class Knows(torch.nn.Module):
+        def __init__(self, wrong: int) -> None:
+            super().__init__()
+            self.anchor = torch.nn.Parameter(torch.zeros(1))
+            labels = splits.test.tensors[1].clone()
+            labels[:wrong] = (labels[:wrong] + 1) % 10
+            self.answer = torch.nn.functional.one_hot(labels, 10)
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return self.answer
+
+    assert task.quality(Knows(0), splits.test) == 1.0
+    assert task.quality(Knows(9), splits.test) == 0.97
+
+
+def test_a_missing_scikit_learn_is_told_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = builtins.__import__
+
+    def without(name: str, *args: Any, **named: Any) -> Any:
+        if name.startswith("sklearn"):
+            raise ImportError(name)
+        return known(name, *args, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    module._data.cache_clear()
+    with pytest.raises(TaskError, match="needs scikit-learn") as caught:
+        Digits().splits()
+    assert caught.value.hint == 'pip install "truestep[tasks]"'
