@@ -32,18 +32,16 @@ linted: .venv/ready
 typed: .venv/ready
 	$(RUN) -m mypy
 
-bench: .venv/ready       ## run the benchmarks of this machine's processor, one after another
-	@for file in benchmarks/cpu_*.py; do \
-	    if [ -e "$$file" ]; then echo "$(RUN) $$file"; $(RUN) "$$file" || exit 1; else echo "no benchmarks/cpu_*.py"; fi; \
-	done
+bench: .venv/ready       ## measure the cost of an update and of its tail beside other people's, on the processor
+	$(RUN) benchmarks/update_overhead.py 64 32 100
+	$(RUN) benchmarks/update_overhead.py 512 64 20
+	$(RUN) benchmarks/update_tail.py 30000000 10
 
-bench-gpu: .venv/ready   ## run the benchmarks of this machine's GPU
-	@if $(RUN) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)'; then \
-	    for file in benchmarks/gpu_*.py; do \
-	        if [ -e "$$file" ]; then echo "$(RUN) $$file"; $(RUN) "$$file" || exit 1; else echo "no benchmarks/gpu_*.py"; fi; \
-	    done; \
+bench-gpu: .venv/ready   ## run benchmarks/gpu_*.py, where there is a CUDA device
+	@if ! $(RUN) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)'; then \
+	    echo "bench-gpu: nothing measured, because torch finds no CUDA device here"; \
 	else \
-	    echo "bench-gpu: not run, because torch finds no CUDA device here"; \
+	    for file in $(wildcard benchmarks/gpu_*.py); do echo "$(RUN) $$file"; $(RUN) "$$file" || exit 1; done; \
 	fi
 
 format: .venv/ready      ## lay out the code and mend what lint can mend
