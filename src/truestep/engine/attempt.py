@@ -18,7 +18,6 @@ from truestep.engine.policy import Policy
 from truestep.engine.replay import RandomState, Replay
 from truestep.engine.stepping import names_of, parameters_of, step
 from truestep.engine.weights import Shares, weight_of
-from truestep.engine.windows import examples_of
 from truestep.errors import LossError, StateError, WeightError
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Attempt:
         self.params = parameters_of(self._update.optimizer)
         clear(self.params)
         self._update.buffers.keep()
-        self._random = RandomState.now()
+        self._random = RandomState.now(self._update.device)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -122,11 +121,9 @@ class Attempt:
         factor = self._share(loss, weight, share, microbatch)
         if factor == 0.0:
             return
-        _demand_scalar(loss)
         self.losses.append((index, factor, loss.detach()))
         loss = loss if loss.dtype is torch.float32 else loss.float()  # in float16 the scale itself would overflow
-        seed = torch.full((), self.scale.value * factor, dtype=torch.float32, device=loss.device)
-        torch.autograd.backward(loss, seed.expand(loss.shape), inputs=self.params)
+        torch.autograd.backward(loss * (self.scale.value * factor), inputs=self.params)
 
     def grad(self, loss: Tensor, inputs: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
         """The gradients of `loss` by `inputs`, in original units and with a graph, for a penalty on them.
@@ -167,7 +164,7 @@ class Attempt:
         """Why there is no update, by diagnosis; the random state afterwards is as it was before it."""
         if not self.losses:
             return Skip(reason=Reason.WEIGHT, place=None, detail="no microbatch of the window weighs anything", curable=False)
-        update, after = self._update, RandomState.now()
+        update, after = self._update, RandomState.now(self._update.device)
         whole = None not in self.microbatches and self.replayable
         replay = Replay(self._forward, self.microbatches, self._random) if whole else None
         losses = {index: value for (index, _, _), value in zip(self.losses, self._values(), strict=True)}
@@ -215,8 +212,8 @@ class Attempt:
 
     def _count(self, microbatch: Any, examples: int | None, tokens: int | None) -> None:
         if microbatch is not None:
-            examples = (self._update.examples or examples_of)(microbatch)
-            tokens = self._update.tokens(microbatch) if self._update.tokens else tokens
+            examples = self._update.examples_of(microbatch) if examples is None else examples
+            tokens = self._update.tokens(microbatch) if tokens is None and self._update.tokens else tokens
         if examples is not None:
             self.examples = (self.examples or 0) + int(examples)
         if tokens is not None:
@@ -224,6 +221,7 @@ class Attempt:
 
     def _share(self, loss: Tensor, weight: float | Tensor | None, share: float | None, microbatch: Any) -> float:
         if share is not None or self._update.loss_is == "share":
+            _demand_scalar(loss)
             return self.shares.given(1.0 if share is None else share)
         if weight is None and microbatch is None:
             raise WeightError("no weight was given", hint="write attempt.backward(loss, weight), or share= for its share")

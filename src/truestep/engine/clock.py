@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -95,16 +96,17 @@ def clock_of(clock: str | Every, *, counts_tokens: bool) -> Clock:
     return CLOCKS[clock]
 
 
-def advance(scheduler: Any, ticks: int) -> None:
+def advance(scheduler: Any, ticks: int, counts: Counts) -> None:
     """Step the schedule `ticks` times.
 
-    torch warns once if a schedule moves before its optimizer does. On a declared clock that is meant: a skipped first attempt
+    torch warns if a schedule moves before its optimizer has. On a declared clock that is meant: a skipped first attempt
     ticks "attempt" and "epoch".
     """
-    if scheduler is None or not ticks:
+    if scheduler is None:
         return
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
+    with nullcontext() if counts.completed else warnings.catch_warnings():
+        if not counts.completed:
+            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
         for _ in range(ticks):
             scheduler.step()
 

@@ -12,22 +12,23 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class RandomState:
-    """The states of torch's generators: the CPU's, and those of the CUDA devices in use."""
+    """The states of torch's generators: the CPU's, and that of the model's CUDA device."""
 
     cpu: Tensor
-    cuda: tuple[Tensor, ...]
+    device: torch.device
+    cuda: Tensor | None
 
     @staticmethod
-    def now() -> RandomState:
+    def now(device: torch.device) -> RandomState:
         """A copy of the present states; about a microsecond on the CPU."""
-        states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else ()
-        return RandomState(torch.get_rng_state(), tuple(states))
+        cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        return RandomState(torch.get_rng_state(), device, cuda)
 
     def restore(self) -> None:
         """Make these the present states."""
         torch.set_rng_state(self.cpu)
-        for device, state in enumerate(self.cuda):
-            torch.cuda.set_rng_state(state, device)
+        if self.cuda is not None:
+            torch.cuda.set_rng_state(self.cuda, self.device)
 
 
 Forward = Callable[[Any, bool], Tensor]

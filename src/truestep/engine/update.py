@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 from torch import Tensor, nn
@@ -100,12 +100,12 @@ class Update(Generic[M]):
 
     def __call__(self, window: list[M]) -> Outcome:
         """Attempt one effective update from the microbatches of `window`, and return what happened."""
-        weights, total = self._weigh(window)
+        weights, total, examples = self._weigh(window)
         with Attempt(self, total=total, ends_epoch=getattr(window, "ends_epoch", False), replayable=True) as attempt:  # zero
-            for microbatch, weight in zip(window, weights, strict=True):
+            for microbatch, weight, count in zip(window, weights, examples, strict=True):
                 with attempt.autocast():
                     loss = self.loss(self.model, microbatch)
-                attempt.backward(loss, weight, microbatch=microbatch)  # scaled, at its share of the window
+                attempt.backward(loss, weight, microbatch=microbatch, examples=count)  # scaled, at its share of the window
         return attempt.outcome
 
     def conclude(self, attempt: Attempt) -> Outcome:
@@ -121,7 +121,7 @@ class Update(Generic[M]):
             attempt.undo()
         counts = self.counts.after(reason=None if skip is None else skip.reason, examples=attempt.examples, tokens=attempt.tokens)
         ticks = self.clock(self.counts, counts, ends_epoch=attempt.ends_epoch)
-        advance(self.scheduler, ticks)
+        advance(self.scheduler, ticks, counts)
         self.counts, self.scale = counts.ticked(ticks), self._next_scale(skip)
         return Outcome(
             policy=self.policy.name,
@@ -165,7 +165,11 @@ class Update(Generic[M]):
 
     def weight_of(self, microbatch: M) -> float:
         """The weight of a microbatch: what was declared, or its number of examples."""
-        return weight_of(self.weight or self.examples or examples_of, microbatch)
+        return weight_of(self.weight or self.examples_of, microbatch)
+
+    def examples_of(self, microbatch: M) -> int:
+        """The number of examples in a microbatch: by the declared function, or the first dimension of its first array."""
+        return self.examples(microbatch) if self.examples is not None else examples_of(microbatch)
 
     def opened(self, attempt: Attempt) -> None:
         """One attempt at a time: StateError for a second one inside the first."""
@@ -193,13 +197,14 @@ class Update(Generic[M]):
             outcome=outcome,
         )
 
-    def _weigh(self, window: list[M]) -> tuple[list[float | None], float | None]:
-        """The weight of each microbatch and their sum; None for losses that come as shares."""
+    def _weigh(self, window: list[M]) -> tuple[Sequence[float | None], float | None, list[int]]:
+        """The weight of each microbatch, their sum, and its examples; no weights for losses that come as shares."""
         demand_window(window)
+        examples = [self.examples_of(microbatch) for microbatch in window]
         if self.loss_is == "share":
-            return [None] * len(window), None
-        weights = [self.weight_of(microbatch) for microbatch in window]
-        return list(weights), math.fsum(weights)
+            return [None] * len(window), None, examples
+        weights = examples if self.weight is None else [weight_of(self.weight, microbatch) for microbatch in window]
+        return weights, math.fsum(weights), examples
 
     def _next_scale(self, skip: Skip | None) -> LossScale:
         """The scale moves after a completed attempt and after a skip that a smaller scale can cure."""
