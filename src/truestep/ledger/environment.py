@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 
-def environment() -> dict[str, Any]:
+def environment(device: torch.device | None = None) -> dict[str, Any]:
     """Where this process runs, as JSON values; None stands for what could not be told.
 
-    `commit` is that of the working directory's git repository, with "-dirty" where tracked files differ from it.
+    `device` is named by its model; without one, that is the CUDA device where there is one, else "cpu". `commit` is that of the
+    working directory's git repository, with "-dirty" where tracked files differ from it.
     """
     return {
         "truestep": metadata.version("truestep"),
@@ -24,9 +25,13 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu": _cpu(),
         "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "device": _name(device or torch.device("cuda" if torch.cuda.is_available() else "cpu")),
         "commit": _commit(Path.cwd()),
     }
+
+
+def _name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 @functools.cache

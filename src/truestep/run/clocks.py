@@ -1,0 +1,72 @@
+"""Where a run's seconds go: a stopwatch with five dials, one of which is always running."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Literal
+
+Dial = Literal["init", "train", "eval", "checkpoint", "waste"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clocks:
+    """Seconds by what they were spent on. Their sum is the run's total.
+
+    >>> Clocks(train=3.0, eval=1.0, waste=0.5).primary
+    3.5
+    """
+
+    init: float = 0.0
+    train: float = 0.0
+    """Data, forward, backward, update, ledger, and the caller's progress and stop."""
+    eval: float = 0.0
+    checkpoint: float = 0.0
+    waste: float = 0.0
+    """Work that was rolled back."""
+
+    @property
+    def primary(self) -> float:
+        """What a time to target is made of: train + waste."""
+        return self.train + self.waste
+
+    @property
+    def total(self) -> float:
+        """The sum of all."""
+        return math.fsum(getattr(self, dial.name) for dial in fields(self))
+
+
+class Stopwatch:
+    """Charges every second since its making to exactly one dial, beginning with "init".
+
+    >>> now = iter([0.0, 2.0, 5.0, 6.0])
+    >>> watch = Stopwatch(now=lambda: next(now))
+    >>> watch.turn("train")
+    >>> watch.turn("eval")
+    >>> watch.read()
+    Clocks(init=2.0, train=3.0, eval=1.0, checkpoint=0.0, waste=0.0)
+    """
+
+    def __init__(self, *, now: Callable[[], float] = time.perf_counter, synchronize: Callable[[], None] = lambda: None) -> None:
+        self._now, self._synchronize = now, synchronize
+        self._dial: Dial = "init"
+        self._clocks = Clocks()
+        self._since = now()
+
+    def turn(self, dial: Dial) -> None:
+        """From now on the seconds go to `dial`; the device's work so far is waited for and charged to the dial before."""
+        self._synchronize()
+        self._clocks, self._since = self._charged()
+        self._dial = dial
+
+    def read(self) -> Clocks:
+        """The dials at this moment. It does not wait for the device: `turn` before a reading that must be exact."""
+        return self._charged()[0]
+
+    def _charged(self) -> tuple[Clocks, float]:
+        now = self._now()
+        spent = {field.name: getattr(self._clocks, field.name) for field in fields(Clocks)}
+        spent[self._dial] += now - self._since
+        return Clocks(**spent), now

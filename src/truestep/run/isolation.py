@@ -1,0 +1,42 @@
+"""Random state and threads that belong to a run alone, and go back to what they were after it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from truestep.engine.replay import RandomState
+
+
+@contextmanager
+def own_random_state(device: torch.device) -> Iterator[None]:
+    """Whatever is drawn or seeded inside leaves no trace in torch, numpy or Python's random."""
+    before, numbers, python = RandomState.now(device), np.random.get_state(), random.getstate()
+    try:
+        yield
+    finally:
+        before.restore()
+        np.random.set_state(numbers)
+        random.setstate(python)
+
+
+def seed_all(seed: int) -> None:
+    """Seed torch on all devices, numpy and Python's random, for a task's code may draw from any."""
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+
+
+@contextmanager
+def own_threads(threads: int | None) -> Iterator[None]:
+    """`threads` threads for torch's operators inside; None changes nothing."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

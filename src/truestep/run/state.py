@@ -1,0 +1,166 @@
+"""A run between its attempts: how far it has come, what it has shown, and whether it is over."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from truestep.engine.counts import Counts
+from truestep.engine.policy import Policy
+from truestep.ledger import Ledger
+from truestep.ledger.environment import environment
+from truestep.run.building import Setup, weights_digest
+from truestep.run.clocks import Stopwatch
+from truestep.run.evaluation import evaluate
+from truestep.run.record import Evaluation, RunRecord, Status, ToTarget
+from truestep.run.settings import Settings
+from truestep.tasks import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a run has come, after each attempt."""
+
+    candidate: str
+    seed: int
+    counts: Counts
+    budget_attempts: int
+    seconds: float
+    """Of the primary clock, train + waste."""
+    quality: float | None
+    """The last evaluation's; None before the first."""
+    target: float | None
+
+
+class Run:
+    """What `train` moves along. Its clocks begin with it."""
+
+    def __init__(self, task: Task, settings: Settings, *, seed: int, device: torch.device) -> None:
+        self.started, self.cpu_started = time.perf_counter(), time.process_time()
+        self.watch = Stopwatch(synchronize=(lambda: torch.cuda.synchronize(device)) if device.type == "cuda" else (lambda: None))
+        self.task, self.settings, self.seed, self.device = task, settings, seed, device
+        self.policy = Policy.named(settings.policy)
+        self.environment = environment(device)
+        self.setup: Setup | None = None
+        self.ledger: str | None = None
+        self.examples_seen = 0
+        self.evaluations: list[Evaluation] = []
+        self.to_target: ToTarget | None = None
+        self.test_quality: float | None = None
+        self.status: Status | None = None
+        self.detail: str | None = None
+
+    @property
+    def ready(self) -> Setup:
+        """The setup, once it is built."""
+        assert self.setup is not None
+        return self.setup
+
+    def keeping(self, path: Path | None, protocol_hash: str | None) -> Ledger | nullcontext[None]:
+        """The ledger, begun, or nothing."""
+        if path is None:
+            return nullcontext()
+        kept = Ledger(
+            path,
+            policy=self.policy.name,
+            protocol_hash=protocol_hash,
+            run_id=f"{self.settings.name} seed {self.seed}",
+            environment=self.environment,
+        )
+        self.ledger = str(path)
+        return kept
+
+    def advance(self, examples: int) -> bool:
+        """Move on in the data by `examples`; whether an evaluation is due there."""
+        every, before = self.ready.plan.evaluate_every, self.examples_seen
+        self.examples_seen += examples
+        return self.examples_seen // every > before // every
+
+    def evaluate(self) -> None:
+        """Judge the model on the validation split; note the target, and a model that is lost."""
+        self.watch.turn("eval")
+        clocks, counts = self.watch.read(), self.ready.update.counts
+        quality = self._quality(self.ready.splits.validation)
+        self.evaluations.append(
+            Evaluation(examples=self.examples_seen, completed=counts.completed, quality=quality, train_seconds=clocks.train)
+        )
+        in_time = self.settings.budget_seconds is None or clocks.primary <= self.settings.budget_seconds
+        if not math.isfinite(quality):
+            self.end("diverged", f"the quality or the weights are not finite after {self.examples_seen} examples")
+        elif self.to_target is None and in_time and self.ready.plan.meets_target(quality):
+            self.to_target = ToTarget(
+                seconds=clocks.primary,
+                attempts=counts.attempts,
+                completed=counts.completed,
+                examples=self.examples_seen,
+                tokens=counts.tokens_seen,
+            )
+            if self.settings.stop_at_target:
+                self.end("reached", None)
+        self.watch.turn("train")
+
+    def is_over(self) -> bool:
+        """Whether the run has ended, by its budget at the latest."""
+        seconds = self.settings.budget_seconds
+        spent = seconds is not None and self.watch.read().primary >= seconds
+        if self.status is None and (spent or self.ready.update.counts.attempts >= self.ready.plan.attempts):
+            self.end("budget" if self.to_target is None else "reached", None)
+        return self.status is not None
+
+    def test(self) -> None:
+        """Touch the test split, once, for a run that came to its end."""
+        if self.status in ("reached", "budget"):
+            self.watch.turn("eval")
+            self.test_quality = self._quality(self.ready.splits.test)
+
+    def end(self, status: Status, detail: str | None) -> None:
+        """The run ends so."""
+        self.status, self.detail = status, detail
+
+    def progress(self) -> Progress:
+        """How far the run has come."""
+        return Progress(
+            candidate=self.settings.name,
+            seed=self.seed,
+            counts=self.ready.update.counts,
+            budget_attempts=self.ready.plan.attempts,
+            seconds=self.watch.read().primary,
+            quality=self.evaluations[-1].quality if self.evaluations else None,
+            target=self.ready.plan.target,
+        )
+
+    def record(self, protocol_hash: str | None) -> RunRecord:
+        """The run as it ended; the digest of its weights is taken after the last clock."""
+        self.watch.turn("eval")
+        clocks = self.watch.read()
+        total_seconds, cpu_seconds = time.perf_counter() - self.started, time.process_time() - self.cpu_started
+        assert self.status is not None
+        return RunRecord(
+            candidate=self.settings.name,
+            seed=self.seed,
+            status=self.status,
+            detail=self.detail,
+            counts=Counts() if self.setup is None else self.setup.update.counts,
+            clocks=clocks,
+            total_seconds=total_seconds,
+            cpu_seconds=cpu_seconds,
+            to_target=self.to_target,
+            evaluations=tuple(self.evaluations),
+            test_quality=self.test_quality,
+            initial_digest=None if self.setup is None else self.setup.initial_digest,
+            weights_digest=None if self.setup is None else weights_digest(self.setup.model),
+            ledger=self.ledger,
+            device=str(self.device),
+            emulated=self.policy.emulated(self.device),
+            environment=self.environment,
+            protocol_hash=protocol_hash,
+        )
+
+    def _quality(self, split: Any) -> float:
+        return evaluate(self.task, self.ready.model, split, seed=self.seed, device=self.device)
