@@ -25,6 +25,7 @@ def _protocol(**changes):
         "evaluation": "fp32 on validation",
         "budget_attempts": 400,
         "budget_seconds": 20.0,
+        "stop_at_target": True,
         "max_consecutive_skips": 50,
         "candidates": ("fp32", "fp16"),
         "seeds": (3, 5, 7, 11, 13, 17),
@@ -66,6 +67,7 @@ def _record(protocol, candidate, seed, *, seconds=10.0, examples=6400, status="r
         },
         "clocks": {"init": 0.5, "train": spent, "eval": 0.25, "checkpoint": 0.0, "waste": 0.0},
         "total_seconds": spent + 0.75,
+        "cpu_seconds": 2 * 0.95 * (spent + 0.75),
         "to_target": {
             "seconds": seconds,
             "attempts": completed + 5,
@@ -77,12 +79,13 @@ def _record(protocol, candidate, seed, *, seconds=10.0, examples=6400, status="r
         else None,
         "evaluations": [{"examples": examples, "completed": completed, "quality": 0.96, "train_seconds": spent}],
         "test_quality": 0.9 if reached else None,
+        "initial_digest": protocol.initial_weights.get(str(seed)),
         "weights_digest": "c" * 64,
         "ledger": f"ledgers/{candidate}-seed{seed}.jsonl",
+        "device": "cpu",
         "emulated": False,
         "environment": {"threads": 2},
         "protocol_hash": protocol.hash,
-        "race": {"position": 1, "cpu_share": 0.95},
     } | changes
 
 

@@ -21,6 +21,8 @@ def other(value):
             return value | {"more": next(iter(value.values()))}
         case tuple():
             return tuple(reversed(value))
+        case bool():
+            return not value
         case str():
             return "lower" if value == "higher" else value + " changed"
         case float():

@@ -245,7 +245,7 @@ def test_without_a_budget_in_seconds_the_longest_run_bounds_the_times(declare, r
 
 def test_runs_that_spent_no_time_have_no_seconds_but_counts(declare, ran):
     protocol = declare(budget_seconds=None, seeds=(3,))
-    idle = {"clocks": dict.fromkeys(("init", "train", "eval", "checkpoint", "waste"), 0.0)}
+    idle = {"clocks": dict.fromkeys(("init", "train", "eval", "checkpoint", "waste"), 0.0), "total_seconds": 0.0}
     records = [ran(protocol, name, 3, status="error", **idle) for name in protocol.candidates]
     summary = summarize(protocol, records)
     assert summary.rows[0].standing.estimates["seconds"] is None
@@ -278,12 +278,13 @@ def test_no_record_at_all_is_not_run(declare):
 
 def test_a_contended_run_is_flagged_with_its_share(declare, ran):
     protocol = declare(seeds=(3,))
-    records = [ran(protocol, "fp32", 3), ran(protocol, "fp16", 3, race={"position": 2, "cpu_share": 0.61})]
-    (note,) = [note for note in summarize(protocol, records).notes if note.kind == "contended"]
+    busy = ran(protocol, "fp16", 3)
+    busy["cpu_seconds"] = 0.61 * 2 * busy["total_seconds"]
+    (note,) = [note for note in summarize(protocol, [ran(protocol, "fp32", 3), busy]).notes if note.kind == "contended"]
     assert "fp16" in note.text
     assert "61%" in note.text
-    unmeasured = [ran(protocol, "fp32", 3), ran(protocol, "fp16", 3, race=None)]
-    assert not [note for note in summarize(protocol, unmeasured).notes if note.kind == "contended"]
+    quiet = summarize(protocol, [ran(protocol, "fp32", 3), ran(protocol, "fp16", 3)])
+    assert not [note for note in quiet.notes if note.kind == "contended"]
 
 
 def test_the_order_of_the_records_does_not_matter(declare, raced):

@@ -57,6 +57,8 @@ class Protocol:
     budget_attempts: int
     budget_seconds: float | None
     """Of the primary clock; None: attempts alone bound a run, and the longest run bounds the times."""
+    stop_at_target: bool
+    """Whether a run ends at the target; otherwise it goes on to the end of its budget."""
     max_consecutive_skips: int
     """Skipped attempts in a row after which a run has stalled."""
     candidates: tuple[str, ...]

@@ -82,7 +82,7 @@ class Standing:
     quality_interval: Interval | None
     quality_runs: int
     cpu_share: float | None
-    """The least of the runs' process CPU time / (wall time x threads); None where it was not measured."""
+    """The least of the runs' process CPU time / (wall time x threads); None without a run."""
 
 
 def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, tau: Mapping[str, float]) -> Standing:
@@ -92,7 +92,6 @@ def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, t
     reasons = sum((Counter(record["counts"]["skipped_by_reason"]) for record in records), Counter[str]())
     spent = {clock: math.fsum(record["clocks"][clock] for record in records) for clock in SPENT}
     qualities = [value for record in records if (value := final_quality(record)) is not None]
-    shares = [share for record in records if (share := (record.get("race") or {}).get("cpu_share")) is not None]
     applied = _total(records, "examples_applied")
     return Standing(
         candidate=candidate,
@@ -118,7 +117,7 @@ def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, t
         quality=statistics.fmean(qualities) if qualities else None,
         quality_interval=mean_interval(qualities) if qualities else None,
         quality_runs=len(qualities),
-        cpu_share=min(shares, default=None),
+        cpu_share=min((cpu_share(record, threads=protocol.threads) for record in records), default=None),
     )
 
 
@@ -135,6 +134,16 @@ def final_quality(record: Record) -> float | None:
     """The run's quality on the test split; None where the run has none or it is not finite."""
     value = decoded(record["test_quality"])
     return value if value is not None and math.isfinite(value) else None
+
+
+def cpu_share(record: Record, *, threads: int) -> float:
+    """The process's CPU time in the run over its wall time x `threads`; 1 for a run too short to tell.
+
+    >>> cpu_share({"cpu_seconds": 3.0, "total_seconds": 2.0}, threads=2)
+    0.75
+    """
+    wall = record["total_seconds"] * threads
+    return record["cpu_seconds"] / wall if wall > 0 else 1.0
 
 
 def budgets(protocol: Protocol, records: Sequence[Record]) -> dict[str, float]:

@@ -1,0 +1,130 @@
+"""Declares a comparison: asks task and machine for what the protocol states, and refuses what cannot be run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from truestep.compare.candidate import Candidate
+from truestep.compare.describe import described
+from truestep.compare.order import IN_WORDS
+from truestep.compare.protocol import Protocol
+from truestep.compare.settings import settings_of
+from truestep.engine.policy import Policy
+from truestep.errors import ProtocolError
+from truestep.ledger.environment import environment
+from truestep.run import plan_of
+from truestep.run.building import device_of
+from truestep.tasks import Task, load
+
+T = TypeVar("T")
+
+WARMUP_ATTEMPTS = 20
+QUALITY_MARGIN = 0.01
+"""Of the target: the loss of final quality that counts as none, where nobody says otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a user asks of a comparison; None leaves it to the task, or as the field says."""
+
+    task: str
+    """A built-in task, or FILE.py:NAME."""
+    candidates: Sequence[str]
+    """The baseline first."""
+    seeds: Sequence[int]
+    target: float | None = None
+    budget_attempts: int | None = None
+    budget_seconds: float | None = None
+    """None: attempts alone bound a run."""
+    evaluate_every: int | None = None
+    """Examples; None: the task's, else once an epoch."""
+    to_the_end: bool = False
+    """Whether a run goes on to the end of its budget after it has reached the target."""
+    threads: int = 1
+    margin_examples: float = 0.05
+    margin_quality: float | None = None
+    """None: a hundredth of the target."""
+    alpha: float = 0.05
+
+
+def declare(asked: Asked) -> tuple[Task, Protocol]:
+    """The task and the protocol of the comparison that is asked for. Nothing is trained and nothing is written.
+
+    Raises:
+        UsageError: a task, candidate, target, budget or margin that cannot be; each says what can.
+        RunError: the task's own code failed.
+    """
+    candidates = tuple(str(Candidate.parse(text)) for text in asked.candidates)
+    for candidate in candidates:
+        _demand_policy(candidate)
+    task = load(asked.task)
+    target = _target(task, asked)
+    budget = _first(asked.budget_attempts, task.updates)
+    about, machine = described(task, seeds=asked.seeds, ticks=budget), environment()
+    protocol = Protocol(
+        task=asked.task,
+        data_digest=about.data_digest,
+        model=about.model,
+        initial_weights=about.initial_weights,
+        optimizer=about.optimizer,
+        schedule=about.schedule,
+        clock="completed",
+        batch=task.batch,
+        microbatches=task.microbatches,
+        splits=about.splits,
+        quality=task.quality_name,
+        direction=task.quality_better,
+        target=target,
+        target_from="the task" if asked.target is None else "the user",
+        evaluate_every=_first(asked.evaluate_every, task.evaluate_every, about.splits["train"]),
+        evaluation="fp32 on the validation split; the test split once, at a run's end",
+        budget_attempts=budget,
+        budget_seconds=asked.budget_seconds,
+        stop_at_target=not asked.to_the_end,
+        max_consecutive_skips=50,
+        candidates=candidates,
+        seeds=tuple(asked.seeds),
+        order=IN_WORDS,
+        warmup_attempts=WARMUP_ATTEMPTS,
+        threads=asked.threads,
+        retries="none",
+        primary_clock="train + waste",
+        margin_examples=asked.margin_examples,
+        margin_quality=_first(asked.margin_quality, QUALITY_MARGIN * abs(target)),
+        alpha=asked.alpha,
+        device=machine["device"] if torch.cuda.is_available() else f"{machine['device']}, {machine['cpu']}",
+        versions={name: machine[name] for name in ("python", "torch", "truestep")},
+    )
+    for candidate in candidates:
+        plan_of(task, settings_of(protocol, candidate), examples=protocol.splits["train"])
+    return task, protocol
+
+
+def _target(task: Task, asked: Asked) -> float:
+    target = task.target if asked.target is None else asked.target
+    if target is None:
+        raise ProtocolError(
+            f"{asked.task} declares no target, and a race needs one",
+            hint=f"--target X, a {task.quality_name} of which {task.quality_better} is better",
+            task=asked.task,
+        )
+    if target == 0 and asked.margin_quality is None:
+        raise ProtocolError(
+            "a hundredth of a target of 0 is no margin",
+            hint=f"--margin-quality X, the loss of {task.quality_name} that still counts as none",
+        )
+    return target
+
+
+def _demand_policy(candidate: str) -> None:
+    """PolicyError unless the device can do what the candidate says."""
+    Policy.named(Candidate.parse(candidate).policy).demand(device_of(None))
+
+
+def _first(*values: T | None) -> T:
+    """The first that was said."""
+    return next(value for value in values if value is not None)

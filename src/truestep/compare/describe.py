@@ -1,0 +1,120 @@
+"""Describes a task for the protocol: data, model, optimizer and schedule in words, and digests of what words cannot hold."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from truestep.errors import RunError, TruestepError
+from truestep.run import initial_digest
+from truestep.run.isolation import own_random_state
+from truestep.tasks import Task
+from truestep.tasks.checking import demand_model, demand_optimizer, demand_scheduler, demand_splits
+from truestep.tasks.place import file_of, place_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What a protocol states of a task."""
+
+    data_digest: str
+    splits: Mapping[str, int]
+    model: str
+    initial_weights: Mapping[str, str]
+    """Seed -> SHA-256."""
+    optimizer: str
+    schedule: str
+
+
+def described(task: Task, *, seeds: Sequence[int], ticks: int) -> Description:
+    """The description of `task`, its schedule laid out over `ticks`; random state is as before.
+
+    Raises:
+        UsageError: the task gave something that cannot be run.
+        RunError: the task's own code failed; names its line and chains its exception.
+    """
+    with _their_code(task), own_random_state(torch.device("cpu")):
+        splits = task.splits()
+        demand_splits(task, splits)
+        model = task.model()
+        demand_model(task, model)
+        optimizer = task.optimizer(model.parameters())
+        demand_optimizer(task, optimizer)
+        said = optimizer_words(optimizer)  # before a scheduler adds its own fields
+        scheduler = task.scheduler(optimizer, ticks)
+        demand_scheduler(task, scheduler)
+        return Description(
+            data_digest=task.digest(),
+            splits={name: len(split) for name, split in splits.as_dict().items()},
+            model=model_words(model),
+            initial_weights={str(seed): initial_digest(task, seed=seed) for seed in seeds},
+            optimizer=said,
+            schedule="none" if scheduler is None else f"{_object_words(scheduler)} over {ticks} ticks",
+        )
+
+
+def model_words(model: nn.Module) -> str:
+    """Parameters and layers of a model, on one line.
+
+    >>> model_words(nn.Linear(2, 1))
+    '3 parameters, initialised by the task: Linear(in_features=2, out_features=1, bias=True)'
+    """
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return f"{parameters} parameters, initialised by the task: {' '.join(repr(model).split())}"
+
+
+def optimizer_words(optimizer: Optimizer) -> str:
+    """An optimizer with the settings of each of its groups.
+
+    >>> optimizer_words(torch.optim.Adadelta(nn.Linear(2, 1).parameters()))[:33]
+    'Adadelta(capturable=False, differ'
+    """
+    groups = [
+        ", ".join(f"{name}={_words(value)}" for name, value in sorted(group.items()) if name != "params")
+        for group in optimizer.param_groups
+    ]
+    return f"{type(optimizer).__name__}({'; '.join(groups)})"
+
+
+_PROGRESS = ("optimizer", "last_epoch", "verbose")
+"""Attributes of a schedule that say where it stands, or whose it is, but not what it is."""
+
+
+def _object_words(scheduler: Any) -> str:
+    """A schedule by its kind and its public attributes."""
+    attributes = {name: value for name, value in vars(scheduler).items() if name[0] != "_" and name not in _PROGRESS}
+    return f"{type(scheduler).__name__}({', '.join(f'{name}={_words(value)}' for name, value in attributes.items())})"
+
+
+def _words(value: Any) -> str:
+    """A setting, written the same in every process: no addresses."""
+    if isinstance(value, Tensor):
+        return repr(value.tolist())
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(map(_words, value))})"
+    if isinstance(value, functools.partial):
+        return _words(value.func)
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
+
+
+@contextmanager
+def _their_code(task: Task) -> Iterator[None]:
+    """What the task's own code raises, as a RunError with its line."""
+    try:
+        yield
+    except TruestepError:
+        raise
+    except Exception as error:
+        raise RunError(
+            f"{place_of(error, file_of(task))}: {type(error).__name__}: {error}",
+            hint="the task's own code failed before the comparison began",
+        ) from error

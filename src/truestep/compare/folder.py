@@ -1,0 +1,199 @@
+"""A comparison's folder: proved writable before any work, its records appended one by one, refused where it holds another."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from truestep.compare.candidate import Candidate
+from truestep.compare.order import Slot
+from truestep.compare.protocol import Protocol, first_difference
+from truestep.compare.verdict import Summary, demand_records
+from truestep.errors import RecordError
+
+PROTOCOL, RECORDS, SUMMARY, LEDGERS = "protocol.json", "records.jsonl", "summary.json", "ledgers"
+
+
+@dataclass(kw_only=True)
+class Folder:
+    """A comparison on disk. Build one with `opened`."""
+
+    path: Path
+    protocol: Protocol
+    records: list[dict[str, Any]] = field(default_factory=list)
+    """The finished runs, those of this process included."""
+
+    @staticmethod
+    def opened(path: Path, protocol: Protocol, *, resume: bool) -> Folder:
+        """The folder at `path`, ready to take the runs of `protocol`; made where there is none.
+
+        protocol.json is on disk when this returns, and a record that an earlier process left unfinished is cut off.
+
+        Raises:
+            RecordError: the folder cannot be written, or it holds records of another protocol, records without `resume`,
+                or something that is no record.
+        """
+        _prove_writable(path)
+        there = read_protocol(path)
+        if there is not None and there.hash != protocol.hash:
+            raise _another(path, there, protocol)
+        records = read_records(path)
+        if records and not resume:
+            planned = len(protocol.candidates) * len(protocol.seeds)
+            hint = "--resume goes on with what is missing; another --out begins anew"
+            message = f"{path} holds this comparison already, {len(records)} of {planned} runs"
+            raise RecordError(message, hint=hint, path=str(path))
+        if there is None and records:
+            raise RecordError(f"{path} holds records without a {PROTOCOL}", hint="give another --out", path=str(path))
+        demand_records(protocol, records)
+        folder = Folder(path=path, protocol=protocol, records=records)
+        folder._write(PROTOCOL, protocol.canonical())
+        folder._cut_torn_record()
+        return folder
+
+    def ledger(self, slot: Slot) -> Path:
+        """Where the ledger of a run goes."""
+        return self.path / LEDGERS / f"{_stem(slot)}.jsonl"
+
+    def set_aside(self, slot: Slot) -> None:
+        """Make room for a run's ledger: that of an earlier try, which was interrupted, is kept under another name."""
+        with self._errors(f"making room in {self.path / LEDGERS}"):
+            ledger = self.ledger(slot)
+            ledger.parent.mkdir(exist_ok=True)
+            if ledger.exists():
+                earlier = len(list(ledger.parent.glob(f"{_stem(slot)}.interrupted-*.jsonl")))
+                ledger.rename(ledger.with_name(f"{_stem(slot)}.interrupted-{earlier + 1}.jsonl"))
+
+    def interrupted(self) -> list[str]:
+        """The ledgers of runs that were interrupted and run again, by their names."""
+        return sorted(path.name for path in (self.path / LEDGERS).glob("*.interrupted-*.jsonl"))
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Put a finished run's record on disk, flushed and synced, before anything else happens."""
+        line = json.dumps(record, allow_nan=False).encode("ascii") + b"\n"
+        with self._errors(f"writing {self.path / RECORDS}"), open(self.path / RECORDS, "ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        self.records.append(dict(record))
+
+    def write_summary(self, summary: Summary) -> None:
+        """Put the summary on disk, in place of an earlier one."""
+        self._write(SUMMARY, json.dumps(summary.as_dict(), allow_nan=False, indent=1).encode("ascii") + b"\n")
+
+    def _write(self, name: str, content: bytes) -> None:
+        """All of `content` or the earlier file: a reader never sees half of it."""
+        with self._errors(f"writing {self.path / name}"):
+            beside = self.path / f".{name}.new"
+            with open(beside, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self.path / name)
+
+    def _cut_torn_record(self) -> None:
+        """Take off what follows the last newline, so that the next record begins a line of its own."""
+        path = self.path / RECORDS
+        if path.exists():
+            with self._errors(f"mending {path}"):
+                os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+
+    @contextmanager
+    def _errors(self, doing: str) -> Iterator[None]:
+        """An OSError as a RecordError that says what is kept."""
+        try:
+            yield
+        except OSError as error:
+            kept = len(self.records)
+            hint = f"{kept} finished runs are kept; once this is mended, the same command with --resume goes on"
+            reason = error.strerror or str(error)
+            raise RecordError(f"{doing}: {reason}", hint=hint, path=str(self.path), kept=kept) from error
+
+
+def read_protocol(path: Path) -> Protocol | None:
+    """The protocol of the folder at `path`; None where it has none.
+
+    Raises:
+        RecordError: the file cannot be read, or it is no protocol.
+    """
+    content = _content(path / PROTOCOL)
+    return None if content is None else Protocol.from_dict(_parsed(content, str(path / PROTOCOL)))
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records of the folder at `path`, in the order of writing; none where there is no file.
+
+    A record counts once its newline is on disk: what a killed process left after the last one is passed over.
+
+    Raises:
+        RecordError: the file cannot be read, or a line holds no record; the line is named.
+    """
+    lines = (_content(path / RECORDS) or b"").split(b"\n")[:-1]
+    return [_parsed(line, f"{path / RECORDS}, line {number},") for number, line in enumerate(lines, start=1)]
+
+
+def _prove_writable(path: Path) -> None:
+    """RecordError unless a file can be made, filled and removed in `path`."""
+    probe = path / f".{os.getpid()}.probe"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with open(probe, "wb") as file:
+            file.write(b"can this folder be written?\n")
+            file.flush()
+            os.fsync(file.fileno())
+        probe.unlink()
+    except OSError as error:
+        hint = "give a folder that can be written: --out DIR; nothing was run"
+        raise RecordError(f"{path} cannot be written: {error.strerror or error}", hint=hint, path=str(path)) from error
+
+
+def _another(path: Path, there: Protocol, asked: Protocol) -> RecordError:
+    difference = first_difference(there, asked)
+    assert difference is not None, "protocols of different hashes differ in a field"
+    name, old, new = difference
+    return RecordError(
+        f"{path} holds a comparison under another protocol; the first difference is {name}",
+        hint="ask for what it holds, or begin anew with another --out; nothing was run",
+        path=str(path),
+        there=there.hash,
+        asked=asked.hash,
+        field=name,
+        there_value=_short(old),
+        asked_value=_short(new),
+    )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _content(path: Path) -> bytes | None:
+    """The bytes of `path`; None where there is none."""
+    if not path.exists() and not path.is_symlink():
+        return None
+    if not path.is_file():  # a device would be read for ever
+        raise RecordError(f"{path} is no regular file", hint="give another --out", path=str(path))
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror or error}", path=str(path)) from error
+
+
+def _parsed(content: bytes, place: str) -> dict[str, Any]:
+    try:
+        value = json.loads(content)
+    except ValueError as error:
+        raise RecordError(f"{place} is no JSON: {error}", hint="restore the file, or give another --out") from error
+    if not isinstance(value, dict):
+        raise RecordError(f"{place} holds no JSON object", hint="restore the file, or give another --out")
+    return value
+
+
+def _stem(slot: Slot) -> str:
+    return f"{Candidate.parse(slot.candidate).slug}-seed{slot.seed}"
