@@ -4,6 +4,7 @@ Mixed precision changes the arithmetic of training, so test the update. Start wi
 updates and returns an `Outcome` for each, and `Ledger`, which keeps them.
 """
 
+from truestep import errors
 from truestep.engine.clip import ClipNorm, ClipValue
 from truestep.engine.clock import Every
 from truestep.engine.counts import Counts
@@ -25,5 +26,6 @@ __all__ = [
     "Skip",
     "Update",
     "Window",
+    "errors",
     "windows",
 ]

@@ -34,11 +34,11 @@ class Verdict:
 
 
 def gradients_of(params: Sequence[Parameter]) -> list[Tensor]:
-    """The gradients that this window left, in the order of `params`; those that got none are left out.
+    """The gradients that this window left, in the order of `params`; missing and empty ones are left out.
 
     GradientError where there is none at all, or one is sparse: its repeated indices are not yet summed.
     """
-    gradients = [p.grad for p in params if p.grad is not None]
+    gradients = [p.grad for p in params if p.grad is not None and p.grad.numel()]
     if not gradients:
         raise GradientError(
             "no parameter of the optimizer received a gradient",
@@ -92,7 +92,7 @@ def block_norm(gradients: list[Tensor]) -> float:
     if small:
         blocks.append(torch.stack(torch._foreach_norm(small)))
     norms = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
-    return torch.linalg.vector_norm(norms, dtype=torch.float64).item()
+    return float(torch.linalg.vector_norm(norms, dtype=torch.float64))
 
 
 def exact_norm(gradients: list[Tensor]) -> float:

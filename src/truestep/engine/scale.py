@@ -66,7 +66,7 @@ class LossScale:
     def __post_init__(self) -> None:
         """Validate once, so that `after` never has to."""
         upper = math.inf if self.max is None else self.max
-        if not _float32(self.value) == self.value > 0.0:
+        if not (0.0 < self.value < math.inf and _float32(self.value) == self.value):
             raise PolicyError(
                 f"a loss scale of {self.value} is not a positive float32 number",
                 hint="use a power of two, such as 2.0**16: scaling by it is exact",

@@ -1,0 +1,127 @@
+"""Law 11: what cannot be had is refused by name, with what can."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import truestep
+from tests.engine.loops import batch, cross_entropy, mlp
+from truestep import LossScale, Policy
+from truestep.engine.policy import available
+from truestep.errors import OptimizerError, PolicyError
+
+
+def build(model: nn.Module | None = None, optimizer=None, **options) -> truestep.Update:
+    model = mlp() if model is None else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1) if optimizer is None else optimizer
+    return truestep.Update(model, optimizer, loss=cross_entropy, **options)
+
+
+def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(PolicyError, match="fp32, tf32, bf16, fp16") as caught:
+        build(policy="float16")
+    assert caught.value.asked == "float16"
+
+
+def test_tf32_on_a_cpu_is_refused_with_what_a_cpu_can_do() -> None:
+    with pytest.raises(PolicyError, match="cpu can do: fp32, bf16, fp16"):
+        build(policy="tf32")
+
+
+def test_a_device_that_the_engine_does_not_know_is_refused() -> None:
+    assert available(torch.device("meta")) == []
+    with pytest.raises(PolicyError, match="cpu and cuda"):
+        build(mlp().to("meta"))
+
+
+def test_float16_without_a_loss_scale_is_refused_unless_it_is_meant() -> None:
+    with pytest.raises(PolicyError, match=r"2\^-25 and below become zero") as caught:
+        build(policy="fp16", scale=LossScale.none())
+    assert (caught.value.compute, caught.value.scale) == ("float16", "off")
+    assert build(policy="fp16", scale=LossScale.none(), allow_underflow=True)([batch(2)]).completed
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64])
+def test_weights_in_another_format_are_refused_by_name(dtype: torch.dtype) -> None:
+    model = mlp()
+    model[2].bias = nn.Parameter(model[2].bias.detach().to(dtype))
+    with pytest.raises(PolicyError, match="parameter '2.bias'") as caught:
+        build(model)
+    assert caught.value.dtype == str(dtype).removeprefix("torch.")
+
+
+def test_optimizers_that_the_engine_does_not_take_are_refused_by_name() -> None:
+    model = mlp()
+    with pytest.raises(OptimizerError, match="LBFGS"):
+        build(model, torch.optim.LBFGS(model.parameters()))
+    with pytest.raises(OptimizerError, match="function"):
+        build(model, lambda params: torch.optim.SGD(params, lr=0.1))
+    frozen = mlp().requires_grad_(False)
+    with pytest.raises(OptimizerError, match="requires_grad"):
+        build(frozen, torch.optim.SGD(frozen.parameters(), lr=0.1))
+
+
+def test_a_sparse_gradient_is_refused_and_nothing_has_happened() -> None:
+    model = nn.Embedding(5, 3, sparse=True)
+    update = truestep.Update(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda model, x: model(x).square().mean()
+    )
+    with pytest.raises(truestep.errors.GradientError, match="sparse=False"):
+        update([torch.tensor([1, 2])])
+    assert update.counts.attempts == 0
+    assert model.weight.grad is None
+
+
+def test_fp32_is_float32_inside_another_autocast() -> None:
+    seen = []
+
+    def loss(model: nn.Module, data: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        seen.append(model[0](data[0]).dtype)
+        return cross_entropy(model, data)
+
+    model = mlp()
+    update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=loss, policy="fp32")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        update([batch(2)])
+    assert seen == [torch.float32]
+
+
+@pytest.mark.parametrize("policy", ["fp32", "bf16", "fp16"])
+def test_float32_products_are_float32_whatever_the_process_has_set(policy: str) -> None:
+    seen = []
+
+    def loss(model: nn.Module, data: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        seen.append(torch.get_float32_matmul_precision())
+        return cross_entropy(model, data)
+
+    model = mlp()
+    update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=loss, policy=policy)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        update([batch(2)])
+        assert seen == ["highest"]
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize(("policy", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_lesson_c4_activations_are_low_and_weights_gradients_and_moments_are_float32(policy: str, dtype: torch.dtype) -> None:
+    model, seen = mlp(), []
+    model[0].register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    model[0].register_full_backward_hook(lambda module, before, after: seen.append(after[0].dtype))
+    optimizer = torch.optim.AdamW(model.parameters())
+    build(model, optimizer, policy=policy)([batch(2)])
+    assert seen == [dtype, dtype]
+    assert {p.dtype for p in model.parameters()} == {p.grad.dtype for p in model.parameters()} == {torch.float32}
+    assert {s["exp_avg"].dtype for s in optimizer.state.values()} == {torch.float32}
+
+
+def test_emulation_is_known_from_the_processor() -> None:
+    cpu = torch.device("cpu")
+    assert not Policy.named("fp32").emulated(cpu)
+    has = torch.cpu.get_capabilities()
+    assert Policy.named("bf16").emulated(cpu) is not any(has.get(k) for k in ("avx512_bf16", "amx_bf16", "bf16"))
+    assert Policy.named("fp16").emulated(cpu) is not any(has.get(k) for k in ("avx512_fp16", "amx_fp16", "fp16"))
