@@ -110,8 +110,8 @@ def test_float32_products_are_float32_whatever_the_process_has_set(policy: str) 
 @pytest.mark.parametrize(("policy", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)])
 def test_lesson_c4_activations_are_low_and_weights_gradients_and_moments_are_float32(policy: str, dtype: torch.dtype) -> None:
     model, seen = mlp(), []
-    model[0].register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
-    model[0].register_full_backward_hook(lambda module, before, after: seen.append(after[0].dtype))
+    model[2].register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    model[2].register_full_backward_hook(lambda module, before, after: seen.append(after[0].dtype))
     optimizer = torch.optim.AdamW(model.parameters())
     build(model, optimizer, policy=policy)([batch(2)])
     assert seen == [dtype, dtype]

@@ -85,7 +85,7 @@ def _demand_parameter(name: str, p: Parameter) -> None:
             f"parameter {name!r} is {str(p.dtype).removeprefix('torch.')}, and these policies keep float32 weights",
             hint="leave the model in float32 (no .half(), .bfloat16() or .double()): autocast casts what it computes",
             parameter=name,
-            dtype=str(p.dtype),
+            dtype=str(p.dtype).removeprefix("torch."),
         )
     if type(p.data) is not Tensor or p.layout is not torch.strided:
         raise OptimizerError(
