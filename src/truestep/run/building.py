@@ -38,7 +38,7 @@ def build(task: Task, settings: Settings, *, seed: int, device: torch.device) ->
     splits = task.splits()
     demand_splits(task, splits)
     plan = plan_of(task, settings, examples=len(splits.train))
-    model = _initial_model(task, seed=seed)
+    model = _initial_model(task, seed=seed, device=device)
     initial_digest = weights_digest(model)
     model.to(device)
     optimizer = task.optimizer(model.parameters())
@@ -65,8 +65,9 @@ def build(task: Task, settings: Settings, *, seed: int, device: torch.device) ->
 
 def initial_digest(task: Task, *, seed: int) -> str:
     """SHA-256 of the weights that every run of `task` with `seed` starts from. Random state is as before."""
-    with own_random_state(torch.device("cpu")):
-        return weights_digest(_initial_model(task, seed=seed))
+    cpu = torch.device("cpu")
+    with own_random_state(cpu):
+        return weights_digest(_initial_model(task, seed=seed, device=cpu))
 
 
 def weights_digest(model: nn.Module) -> str:
@@ -112,8 +113,8 @@ def moved(value: Any, device: torch.device) -> Any:
     return value
 
 
-def _initial_model(task: Task, *, seed: int) -> nn.Module:
-    seed_all(derived(seed, "weights"))
+def _initial_model(task: Task, *, seed: int, device: torch.device) -> nn.Module:
+    seed_all(derived(seed, "weights"), device)
     model = task.model()
     demand_model(task, model)
     return model

@@ -26,7 +26,7 @@ def evaluate(task: Task, model: nn.Module, dataset: Any, *, seed: int, device: t
         return float("nan")
     reference = Policy.named("fp32")
     with own_random_state(device), _eval_mode(model), torch.no_grad(), reference.arithmetic(), reference.autocast(device):
-        seed_all(derived(seed, "evaluation"))
+        seed_all(derived(seed, "evaluation"), device)
         return demand_quality(task, task.quality(model, dataset))
 
 

@@ -24,9 +24,12 @@ def own_random_state(device: torch.device) -> Iterator[None]:
         random.setstate(python)
 
 
-def seed_all(seed: int) -> None:
-    """Seed torch on all devices, numpy and Python's random, for a task's code may draw from any."""
-    torch.manual_seed(seed)
+def seed_all(seed: int, device: torch.device) -> None:
+    """Seed torch on the CPU and on `device`, numpy and Python's random, for a task's code may draw from any."""
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed formats a stack for CUDA each time: 4 ms
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)
 

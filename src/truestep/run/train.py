@@ -70,7 +70,7 @@ def _attempts(run: Run, path: Path | None, protocol_hash: str | None) -> Generat
     try:
         run.setup = setup = build(run.task, run.settings, seed=run.seed, device=run.device)
         with run.keeping(path, protocol_hash) as ledger:
-            seed_all(derived(run.seed, "training"))
+            seed_all(derived(run.seed, "training"), run.device)
             run.watch.turn("train")
             for parts, ends_epoch in _windows(setup, seed=run.seed):
                 window = Window(moved(run.task.microbatch(setup.splits.train, part), run.device) for part in parts)

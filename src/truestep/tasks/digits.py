@@ -23,8 +23,8 @@ _SPLIT_SEED = 1797
 class Digits(Task):
     """Ten classes; pixels scaled to [0, 1]; a fixed split of 1197 training, 300 validation and 300 test images.
 
-    The target lies between 292 and 293 of 300 images, so that no rounding decides it. It comes from a pilot in float32 on
-    seeds 100 to 109, run to the end of the budget: the median best accuracy was 296/300; less a slack of 3 images, 293/300.
+    The target is 288 of 300 validation images. It comes from a pilot in float32 on seeds 100 to 109, run to the end of the
+    budget: the median best accuracy was 291/300, less a slack of 3 images.
     """
 
     name = "digits"
@@ -32,7 +32,7 @@ class Digits(Task):
     microbatches = 4
     updates = 1000
     evaluate_every = 320
-    target = 0.975
+    target = 0.96
     quality_name = "accuracy"
     quality_better: Literal["higher", "lower"] = "higher"
 
