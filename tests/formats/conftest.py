@@ -65,9 +65,7 @@ class Boundaries:
         ladder = np.append(values, 2 * values[-1] - values[-2])
         lower = np.arange(len(values))
         middles = ((ladder[:-1] + ladder[1:]) / 2).astype(working)
-        assert np.array_equal(middles, (ladder[:-1] + ladder[1:]) / 2), (
-            "every midpoint is a number of the working precision"
-        )
+        assert np.array_equal(middles, (ladder[:-1] + ladder[1:]) / 2), "every midpoint is a number of the working precision"
         below, above = np.nextafter(middles, working(0)), np.nextafter(middles, working(np.inf))
         return cls(
             numbers=np.concatenate([values.astype(working), middles, below, above]),

@@ -92,9 +92,7 @@ class Format:
         Raises FormatError for a code that does not fit the format's bits.
         """
         if not 0 <= code < 1 << self.bits:
-            raise FormatError(
-                f"{self.name} has no code {code}", hint=f"a code is 0 to {(1 << self.bits) - 1}", bits=self.bits
-            )
+            raise FormatError(f"{self.name} has no code {code}", hint=f"a code is 0 to {(1 << self.bits) - 1}", bits=self.bits)
         negative, code = divmod(code, self._half)
         if code > self._last_finite or (negative and not code and self.specials == "fnuz"):
             infinite = self.specials == "ieee" and code == self._last_finite + 1
@@ -184,9 +182,7 @@ class Format:
         if overflow == "nan":
             return self._nan()
         if not self.infinities:
-            raise FormatError(
-                f"{self.name} has no infinity", hint='overflow may be "saturate", or "nan" where it has one'
-            )
+            raise FormatError(f"{self.name} has no infinity", hint='overflow may be "saturate", or "nan" where it has one')
         return self._last_finite + 1
 
     def _nan(self) -> int:
