@@ -16,7 +16,7 @@ help:                    ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
 
 demo: .venv/ready        ## compare float32, bfloat16 and float16 on the digits; the report is demo/report.html
-	$(RUN) -m truestep compare digits --candidates fp32 bf16 fp16 --seeds 7 --out demo
+	$(RUN) -m truestep compare digits --candidates fp32 bf16 fp16 --seeds 7 --out demo --resume # keeps finished runs
 
 test: .venv/ready        ## run the tests
 	$(RUN) -m pytest -n 2
