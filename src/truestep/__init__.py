@@ -13,12 +13,14 @@ from truestep.engine.policy import Policy
 from truestep.engine.scale import LossScale
 from truestep.engine.update import Update
 from truestep.engine.windows import Window, windows
+from truestep.ledger import Ledger
 
 __all__ = [
     "ClipNorm",
     "ClipValue",
     "Counts",
     "Every",
+    "Ledger",
     "LossScale",
     "Outcome",
     "Policy",

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = 60
 UPDATE = ROOT / "src" / "truestep" / "engine" / "update.py"
 # Every attempt by `update(window)` is these two methods, one below the other.
-THE_PAGE = ("__call__", "conclude")
+THE_PAGE = ("__call__", "_conclude")
 
 
 def long_functions(folder):

@@ -54,9 +54,4 @@ def same(left: list[Tensor], right: list[Tensor]) -> bool:
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     """Every tensor of the optimizer's state, in order, as copies."""
-    return [
-        value.detach().clone()
-        for state in optimizer.state.values()
-        for value in state.values()
-        if isinstance(value, Tensor)
-    ]
+    return [value.detach().clone() for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]

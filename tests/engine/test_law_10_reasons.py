@@ -106,16 +106,16 @@ def test_an_attempt_block_says_what_it_can_tell_and_what_it_cannot() -> None:
     update = updating(mlp(), policy="fp16", scale=LossScale.dynamic(2.0**30))
     with update.attempt(total=2) as attempt:
         with attempt.autocast():
-            loss = cross_entropy(update.model, batch(2))
+            loss = cross_entropy(update.plan.model, batch(2))
         attempt.backward(loss, 2)
     assert attempt.outcome.skip.reason is Reason.BACKWARD
     assert attempt.outcome.skip.curable
     assert "cannot be run again" in attempt.outcome.skip.detail
     with update.attempt(total=2) as attempt:
-        attempt.backward(cross_entropy(update.model, poisoned(batch(2))), 2)
+        attempt.backward(cross_entropy(update.plan.model, poisoned(batch(2))), 2)
     assert (attempt.outcome.skip.reason, attempt.outcome.skip.place) == (Reason.LOSS, None)
     with update.attempt(total=2) as attempt:
-        attempt.backward(cross_entropy(update.model, poisoned(batch(2))), 2, microbatch=poisoned(batch(2)))
+        attempt.backward(cross_entropy(update.plan.model, poisoned(batch(2))), 2, microbatch=poisoned(batch(2)))
     assert attempt.outcome.skip.reason is Reason.INPUT
 
 

@@ -47,7 +47,7 @@ def test_float16_without_a_loss_scale_is_refused_unless_it_is_meant() -> None:
 def test_weights_in_another_format_are_refused_by_name(dtype: torch.dtype) -> None:
     model = mlp()
     model[2].bias = nn.Parameter(model[2].bias.detach().to(dtype))
-    with pytest.raises(PolicyError, match="parameter '2.bias'") as caught:
+    with pytest.raises(PolicyError, match=r"parameter '2\.bias'") as caught:
         build(model)
     assert caught.value.dtype == str(dtype).removeprefix("torch.")
 
@@ -65,9 +65,7 @@ def test_optimizers_that_the_engine_does_not_take_are_refused_by_name() -> None:
 
 def test_a_sparse_gradient_is_refused_and_nothing_has_happened() -> None:
     model = nn.Embedding(5, 3, sparse=True)
-    update = truestep.Update(
-        model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda model, x: model(x).square().mean()
-    )
+    update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda model, x: model(x).square().mean())
     with pytest.raises(truestep.errors.GradientError, match="sparse=False"):
         update([torch.tensor([1, 2])])
     assert update.counts.attempts == 0

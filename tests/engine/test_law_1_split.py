@@ -28,9 +28,10 @@ def logistic_loss(model: nn.Module, data: tuple[torch.Tensor, torch.Tensor]) -> 
 def exact_gradient_and_bound(model: nn.Linear, x: torch.Tensor, y: torch.Tensor, parts: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The float64 gradient of the mean logistic loss by weight and bias, and how far a float32 one may lie from it.
 
-    Example i contributes g_i = (s(z_i) - y_i) a_i / n, a_i = (x_i, 1). z has d + 1 products and sums: |dz| <= gamma(d + 2) * sum |w a|.
-    s is 1/4-Lipschitz and costs an exp, a sum, a quotient and a difference: 8 roundings are allowed. Then come the product with a_i, the
-    share (2 roundings: share and scale), the sum over n examples in any order, and `parts` additions into the accumulator.
+    Example i contributes g_i = (s(z_i) - y_i) a_i / n, a_i = (x_i, 1). z has d + 1 products and sums, so that
+    |dz| <= gamma(d + 2) * sum |w a|. s is 1/4-Lipschitz and costs an exp, a sum, a quotient and a difference: 8 roundings are
+    allowed. Then come the product with a_i, the share (2 roundings: share and scale), the sum over n examples in any order, and
+    `parts` additions into the accumulator.
     """
     a = torch.cat([x, torch.ones(len(x), 1)], 1).double()
     w = torch.cat([model.weight[0], model.bias]).detach().double()

@@ -1,4 +1,4 @@
-"""Law 4: the loss scale follows torch.amp.GradScaler transition by transition until its limits bind, and never leaves (0, inf)."""
+"""Law 4: the loss scale follows torch.amp.GradScaler step by step until its limits bind, and never leaves (0, inf)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ def test_what_is_no_positive_float32_number_is_no_scale(bad: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"min": 0.0}, {"min": 2.0**17}, {"max": 1.0}, {"growth": 1.0}, {"backoff": 1.0}, {"backoff": 0.0}, {"interval": 0}]
+    "settings",
+    [{"min": 0.0}, {"min": 2.0**17}, {"max": 1.0}, {"growth": 1.0}, {"backoff": 1.0}, {"backoff": 0.0}, {"interval": 0}],
 )
 def test_limits_and_factors_that_cannot_work_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(PolicyError):

@@ -38,7 +38,7 @@ def buffers(model: nn.Module) -> list[Tensor]:
 
 
 def everything(update: truestep.Update) -> list[Tensor]:
-    return weights(update.model) + optimizer_state(update.optimizer) + buffers(update.model)
+    return weights(update.plan.model) + optimizer_state(update.plan.optimizer) + buffers(update.plan.model)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -144,9 +144,6 @@ def test_a_loss_that_cannot_be_used_is_refused_and_nothing_has_happened(loss: Ca
 def test_an_attempt_has_an_order() -> None:
     model = mlp()
     update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)
-    fresh = update.attempt(total=4)
-    with pytest.raises(StateError, match="new"):
-        fresh.backward(cross_entropy(model, batch(4)), 4)
     with pytest.raises(StateError, match="no backward"), update.attempt(total=4):
         pass
     with update.attempt(total=4) as attempt:
@@ -155,11 +152,13 @@ def test_an_attempt_has_an_order() -> None:
         with pytest.raises(StateError, match="open already"), update.attempt(total=4):
             pass
         attempt.backward(cross_entropy(model, batch(4)), 4)
-    with pytest.raises(StateError, match="finished"):
+    with pytest.raises(StateError, match="over"):
         attempt.backward(cross_entropy(model, batch(4)), 4)
-    with pytest.raises(StateError, match="finished"), attempt:
-        pass
     assert attempt.outcome.completed
+    with pytest.raises(ValueError, match="left by it"), update.attempt(total=4) as attempt:
+        raise ValueError("left by it")
+    with pytest.raises(StateError, match="abandoned"):
+        _ = attempt.outcome
 
 
 def test_gradients_that_stood_there_before_do_not_count() -> None:

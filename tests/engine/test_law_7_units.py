@@ -76,9 +76,7 @@ def test_a_power_of_two_scale_leaves_every_bit(scale: float, fused: bool) -> Non
     limit=st.floats(0.01, 50),
 )
 def test_clipping_keeps_the_direction_and_ends_at_the_limit(gradient: list[float], exponent: int, limit: float) -> None:
-    reached, outcome = apply(
-        gradient, scale=truestep.LossScale.static(2.0**exponent), clip=truestep.ClipNorm(limit)
-    )
+    reached, outcome = apply(gradient, scale=truestep.LossScale.static(2.0**exponent), clip=truestep.ClipNorm(limit))
     exact = torch.tensor(gradient, dtype=torch.float32).double()
     norm = float(exact.norm())
     wanted = exact * min(1.0, limit / norm) if norm else exact

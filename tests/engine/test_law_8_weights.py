@@ -69,9 +69,9 @@ def test_unequal_token_counts_give_the_mean_over_all_tokens(loss, loss_is: str, 
     assert outcome.weight == total
     assert outcome.completed is (total > 0)
     if total:
-        for p, exact in zip(update.model.parameters(), full_batch_gradient(parts), strict=True):
-            # Forward and backward of an MLP of widths 4, 8, 3 over at most 112 tokens: under 2^8 roundings along any path, of terms whose
-            # sizes add up to at most 4 (|softmax - target| <= 1, |x| and |w| mostly below 4).
+        for p, exact in zip(update.plan.model.parameters(), full_batch_gradient(parts), strict=True):
+            # Forward and backward of an MLP of widths 4, 8, 3 over at most 112 tokens: under 2^8 roundings along any path, of
+            # terms whose sizes add up to at most 4 (|softmax - target| <= 1, |x| and |w| mostly below 4).
             assert bool(((p.grad.double() - exact).abs() <= 2**8 * U * 4).all())
 
 
@@ -93,9 +93,9 @@ def test_a_microbatch_of_weight_zero_gets_no_backward_and_its_nan_loss_is_not_se
     with_empty, without = updating(), updating()
     parts = [sequences([3, 4]), sequences([0, 0], seed=1), sequences([7, 1], seed=2)]
     outcome = with_empty(parts)
-    assert token_mean(with_empty.model, parts[1]).isnan()
+    assert token_mean(with_empty.plan.model, parts[1]).isnan()
     assert outcome.loss == without([parts[0], parts[2]]).loss
-    assert same(weights(with_empty.model), weights(without.model))
+    assert same(weights(with_empty.plan.model), weights(without.plan.model))
     assert outcome.microbatches == 3
     assert outcome.examples == 6
 
@@ -103,15 +103,15 @@ def test_a_microbatch_of_weight_zero_gets_no_backward_and_its_nan_loss_is_not_se
 @pytest.mark.parametrize("loss", [token_mean, masked_mean])
 def test_a_window_without_a_scored_token_is_skipped_for_that_reason(loss) -> None:
     update = updating(loss, policy="fp16")
-    before, scale = weights(update.model), update.scale
+    before, scale = weights(update.plan.model), update.scale
     outcome = update([sequences([0]), sequences([0, 0])])
     assert outcome.skip is not None
     assert outcome.skip.reason is truestep.Reason.WEIGHT
     assert outcome.loss is None
     assert outcome.weight == 0.0
-    assert same(before, weights(update.model))
+    assert same(before, weights(update.plan.model))
     assert update.scale == scale
-    assert all(p.grad is None for p in update.model.parameters())
+    assert all(p.grad is None for p in update.plan.model.parameters())
 
 
 def test_weights_relative_to_the_first_end_at_the_same_mean() -> None:
@@ -120,9 +120,9 @@ def test_weights_relative_to_the_first_end_at_the_same_mean() -> None:
     outcome = known(parts)
     with relative.attempt() as attempt:
         for part in parts:
-            attempt.backward(token_mean(relative.model, part), scored_tokens(part), microbatch=part)
+            attempt.backward(token_mean(relative.plan.model, part), scored_tokens(part), microbatch=part)
     assert attempt.outcome.weight == 22
-    for p, exact in zip(relative.model.parameters(), full_batch_gradient(parts), strict=True):
+    for p, exact in zip(relative.plan.model.parameters(), full_batch_gradient(parts), strict=True):
         assert bool(((p.grad.double() - exact).abs() <= 2**8 * U * 4).all())
     assert attempt.outcome.loss == pytest.approx(outcome.loss, rel=1e-15 * 16)  # float64 sums of four products
 
@@ -131,7 +131,7 @@ def test_a_first_weight_of_zero_is_no_reference() -> None:
     update = updating()
     with update.attempt() as attempt:
         for part in (sequences([0]), sequences([4])):
-            attempt.backward(token_mean(update.model, part), scored_tokens(part))
+            attempt.backward(token_mean(update.plan.model, part), scored_tokens(part))
     assert attempt.outcome.completed
     assert attempt.outcome.weight == 4
 
@@ -139,25 +139,25 @@ def test_a_first_weight_of_zero_is_no_reference() -> None:
 @pytest.mark.parametrize("second", [257.0, 1 / 257])
 def test_a_ratio_beyond_two_to_the_eight_asks_for_the_total(second: float) -> None:
     update = updating(loss=cross_entropy, weight=None, check_weight=False)
-    before = weights(update.model)
+    before = weights(update.plan.model)
     with pytest.raises(WeightError, match="total=") as caught, update.attempt() as attempt:
-        attempt.backward(cross_entropy(update.model, batch(2)), 1.0)
-        attempt.backward(cross_entropy(update.model, batch(2)), second)
+        attempt.backward(cross_entropy(update.plan.model, batch(2)), 1.0)
+        attempt.backward(cross_entropy(update.plan.model, batch(2)), second)
     assert (caught.value.weight, caught.value.first) == (second, 1.0)
-    assert same(before, weights(update.model))
+    assert same(before, weights(update.plan.model))
     with update.attempt(total=1.0 + second) as attempt:
-        attempt.backward(cross_entropy(update.model, batch(2)), 1.0)
-        attempt.backward(cross_entropy(update.model, batch(2)), second)
+        attempt.backward(cross_entropy(update.plan.model, batch(2)), 1.0)
+        attempt.backward(cross_entropy(update.plan.model, batch(2)), second)
     assert attempt.outcome.completed
 
 
 def test_a_declared_total_that_is_not_the_sum_is_refused() -> None:
     update = updating(loss=cross_entropy, weight=None)
-    before = weights(update.model)
+    before = weights(update.plan.model)
     with pytest.raises(WeightError, match="add up to 4") as caught, update.attempt(total=8) as attempt:
-        attempt.backward(cross_entropy(update.model, batch(4)), 4)
+        attempt.backward(cross_entropy(update.plan.model, batch(4)), 4)
     assert (caught.value.total, caught.value.found) == (8, 4)
-    assert same(before, weights(update.model))
+    assert same(before, weights(update.plan.model))
 
 
 @pytest.mark.parametrize("bad", [-1, math.nan, math.inf, None, "three", torch.ones(2)])
@@ -170,18 +170,18 @@ def test_what_is_no_weight_is_refused(bad: object) -> None:
 
 def test_examples_for_a_token_loss_are_refused_with_both_numbers() -> None:
     update = updating(weight=None)
-    before = weights(update.model)
+    before = weights(update.plan.model)
     with pytest.raises(WeightError, match="the declared weight is 2, and the loss is a mean over 9") as caught:
         update([sequences([2, 7])])
     assert (caught.value.weight, caught.value.denominator) == (2, 9)
     assert "Update(weight=...)" in caught.value.hint
-    assert same(before, weights(update.model))
+    assert same(before, weights(update.plan.model))
     assert update.counts.attempts == 0
 
 
 def test_unshifted_label_counts_of_a_causal_model_are_refused_with_both_numbers() -> None:
     def causal(model: nn.Module, data: Sequences) -> Tensor:
-        return token_mean(lambda x: model(x), (data[0][:, :-1], data[1][:, 1:]))
+        return token_mean(model, (data[0][:, :-1], data[1][:, 1:]))
 
     update = updating(causal, weight=scored_tokens)
     with pytest.raises(WeightError, match="weight is 12, and the loss is a mean over 10") as caught:
@@ -231,9 +231,9 @@ def test_shares_are_added_as_they_are() -> None:
     parts = split(batch(6), [3, 3])
     with summed.attempt() as attempt:
         for part in parts:
-            attempt.backward(cross_entropy(summed.model, part), share=1.0)
+            attempt.backward(cross_entropy(summed.plan.model, part), share=1.0)
     outcome = shared(parts)
-    assert same(weights(summed.model), weights(shared.model))
+    assert same(weights(summed.plan.model), weights(shared.plan.model))
     assert outcome.weight is None
     assert outcome.loss == attempt.outcome.loss
 
@@ -241,14 +241,14 @@ def test_shares_are_added_as_they_are() -> None:
 def test_a_share_after_relative_weights_has_no_meaning() -> None:
     update = updating(cross_entropy, None)
     with pytest.raises(WeightError, match="total"), update.attempt() as attempt:
-        attempt.backward(cross_entropy(update.model, batch(4)), 4)
-        attempt.backward(cross_entropy(update.model, batch(4)), share=1.0)
+        attempt.backward(cross_entropy(update.plan.model, batch(4)), 4)
+        attempt.backward(cross_entropy(update.plan.model, batch(4)), share=1.0)
 
 
 def test_a_backward_without_weight_is_refused() -> None:
     update = updating(cross_entropy, None)
     with pytest.raises(WeightError, match="no weight was given"), update.attempt() as attempt:
-        attempt.backward(cross_entropy(update.model, batch(4)))
+        attempt.backward(cross_entropy(update.plan.model, batch(4)))
 
 
 @pytest.mark.parametrize("window", [[], (), None, batch(4), torch.zeros(2, 4), {"x": torch.zeros(2)}])

@@ -1,12 +1,11 @@
-"""One try at an effective update, as a block: forwards and backwards inside, the decision at its end."""
+"""One try at an effective update: its backwards, and what its end has to work with."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,42 +13,49 @@ from torch import Tensor
 from truestep.engine.diagnosis import Evidence, diagnose
 from truestep.engine.gradients import Verdict, clear, gradients_of, judge
 from truestep.engine.outcome import Outcome, Reason, Skip
-from truestep.engine.policy import Policy
+from truestep.engine.plan import Plan
+from truestep.engine.policy import POLICIES
 from truestep.engine.replay import RandomState, Replay
+from truestep.engine.scale import LossScale
 from truestep.engine.stepping import names_of, parameters_of, step
-from truestep.engine.weights import Shares, weight_of
+from truestep.engine.weights import Shares, WeightCheck, weight_of
 from truestep.errors import LossError, StateError, WeightError
-
-if TYPE_CHECKING:
-    from truestep.engine.update import Update
+from truestep.probe.buffers import Buffers
 
 
 class Attempt:
-    """Made by `Update.attempt`; used once, in a `with` block.
+    """What `with update.attempt() as attempt:` gives: `autocast`, `backward` and `grad` inside the block, `outcome` after it.
 
-    Leaving the block finishes the attempt and sets `outcome`; an exception inside leaves parameters, optimizer, scale, counts,
-    schedule and buffers as they were, and gradients None.
+    Leaving the block decides the attempt. An exception in it leaves parameters, optimizer, scale, counts, schedule and buffers as
+    they were, and gradients None.
     """
 
-    def __init__(self, update: Update[Any], *, total: float | None, ends_epoch: bool, replayable: bool = False) -> None:
-        self._update = update
-        self.replayable = replayable
-        self._state = "new"
+    def __init__(
+        self, plan: Plan[Any], scale: LossScale, buffers: Buffers, weight_check: WeightCheck, total: float | None
+    ) -> None:
+        self._start = time.perf_counter()
+        self._plan, self._buffers, self._weight_check = plan, buffers, weight_check
+        self._open = True
         self._outcome: Outcome | None = None
-        self.ends_epoch = ends_epoch
-        self.shares = Shares(update.loss_is, total)
-        self.scale = update.scale
+        self.scale = scale
+        self.shares = Shares(plan.loss_is, total)
         self.microbatches: list[Any] = []
         self.losses: list[tuple[int, float, Tensor]] = []
         self.examples: int | None = None
         self.tokens: int | None = None
         self.moved: bool | None = None
+        self.can_run_again = False
+        self.params = parameters_of(plan.optimizer)
+        clear(self.params)
+        buffers.keep()
+        self._random = RandomState.now(plan.device)
 
     @property
     def outcome(self) -> Outcome:
         """What the attempt did; StateError before the block has been left, and after one left by an exception."""
         if self._outcome is None:
-            raise StateError(f"this attempt has no outcome: it is {self._state}", hint="read it after the with block")
+            state = "still open" if self._open else "abandoned by an exception"
+            raise StateError(f"this attempt has no outcome: it is {state}", hint="read it after the with block")
         return self._outcome
 
     @property
@@ -57,39 +63,9 @@ class Attempt:
         """The one factor from the accumulated gradient to original units: 1 / (loss scale * what the mean still lacks)."""
         return 1.0 / (self.scale.value * self.shares.divisor())
 
-    def __enter__(self) -> Attempt:
-        """Zero gradients, set buffers and random state aside, take the policy's arithmetic."""
-        if self._state != "new":
-            raise StateError(f"this attempt is {self._state}", hint="take a new one from update.attempt() for each window")
-        self._update.opened(self)
-        self._state = "open"
-        self._start = time.perf_counter()
-        self._arithmetic = self._update.policy.arithmetic()
-        self._arithmetic.__enter__()
-        self.params = parameters_of(self._update.optimizer)
-        clear(self.params)
-        self._update.buffers.keep()
-        self._random = RandomState.now(self._update.device)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Finish, or undo everything where an exception is passing through."""
-        try:
-            if kind is None:
-                self._outcome = self._update.conclude(self)
-                self._state = "finished"
-        finally:
-            if self._state == "open":
-                self._state = "abandoned by an exception"
-                self.undo()
-            self._arithmetic.__exit__(None, None, None)
-            self._update.closed()
-        if kind is None:
-            self._update.demand_progress(self.outcome)
-
     def autocast(self) -> AbstractContextManager[object]:
         """The context of one forward and its loss; backward belongs outside."""
-        return self._update.policy.autocast(self._update.device)
+        return self._plan.policy.autocast(self._plan.device)
 
     def backward(
         self,
@@ -149,14 +125,13 @@ class Attempt:
         """The window's loss: the losses by their shares. Waits for the device."""
         if not self.losses:
             return None
-        values = self._values()
-        return sum(factor * value for (_, factor, _), value in zip(self.losses, values, strict=True)) / self.shares.divisor()
+        terms = zip(self.losses, self._values(), strict=True)
+        return sum(factor * value for (_, factor, _), value in terms) / self.shares.divisor()
 
     def step(self, factor: float) -> None:
         """Apply the update with the gradient times `factor`; note whether any parameter moved, where that is tracked."""
-        before = [p.detach().clone() for p in self.params] if self._update.track_moves else None
-        step(self._update.optimizer, self.gradients, factor)
-        self._update.buffers.learn()
+        before = [p.detach().clone() for p in self.params] if self._plan.track_moves else None
+        step(self._plan.optimizer, self.gradients, factor)
         if before is not None:
             self.moved = any(not torch.equal(old, new) for old, new in zip(before, self.params, strict=True))
 
@@ -164,72 +139,76 @@ class Attempt:
         """Why there is no update, by diagnosis; the random state afterwards is as it was before it."""
         if not self.losses:
             return Skip(reason=Reason.WEIGHT, place=None, detail="no microbatch of the window weighs anything", curable=False)
-        update, after = self._update, RandomState.now(self._update.device)
-        whole = None not in self.microbatches and self.replayable
-        replay = Replay(self._forward, self.microbatches, self._random) if whole else None
-        losses = {index: value for (index, _, _), value in zip(self.losses, self._values(), strict=True)}
+        plan, after = self._plan, RandomState.now(self._plan.device)
+        evidence = Evidence(
+            model=plan.model,
+            params=self.params,
+            names=names_of(plan.model, plan.optimizer),
+            microbatches=self.microbatches,
+            losses={index: value for (index, _, _), value in zip(self.losses, self._values(), strict=True)},
+            scale=self.scale,
+            replay=Replay(self._loss_again, self.microbatches, self._random) if self.can_run_again else None,
+        )
         try:
-            return diagnose(
-                Evidence(
-                    model=update.model,
-                    params=self.params,
-                    names=names_of(update.model, update.optimizer),
-                    microbatches=self.microbatches,
-                    losses=losses,
-                    scale=self.scale,
-                    replay=replay,
-                ),
-                verdict,
-            )
+            return diagnose(evidence, verdict)
         finally:
             after.restore()
 
     def undo(self) -> None:
         """No gradient, and every buffer as before."""
         clear(self.params)
-        self._update.buffers.learn()
-        self._update.buffers.restore()
+        self._buffers.learn()
+        self._buffers.restore()
 
-    @property
+    def finish(self, outcome: Outcome) -> None:
+        """The attempt is decided."""
+        self._outcome = outcome
+
+    def close(self) -> None:
+        """The block has been left: nothing more can be added, and what was not decided is undone."""
+        self._open = False
+        self._buffers.learn()
+        self._weight_check.close()
+        if self._outcome is None:
+            self.undo()
+
     def seconds(self) -> float:
         """Wall time since the block was entered."""
         return time.perf_counter() - self._start
 
     def _values(self) -> list[float]:
         losses = [loss for _, _, loss in self.losses]
-        if self._update.device.type == "cpu":
+        if self._plan.device.type == "cpu":
             return [loss.item() for loss in losses]
         return torch.stack([loss.double().reshape(()) for loss in losses]).tolist()
 
-    def _forward(self, microbatch: Any, in_float32: bool) -> Tensor:
-        policy = Policy.named("fp32") if in_float32 else self._update.policy
-        with policy.autocast(self._update.device):
-            return self._update.loss(self._update.model, microbatch)
+    def _loss_again(self, microbatch: Any, in_float32: bool) -> Tensor:
+        return self._plan.loss_under(POLICIES["fp32"] if in_float32 else self._plan.policy, microbatch)
 
     def _demand_open(self) -> None:
-        if self._state != "open":
-            raise StateError(f"this attempt is {self._state}", hint="call it inside `with update.attempt() as attempt:`")
+        if not self._open:
+            raise StateError("this attempt is over", hint="call it inside `with update.attempt() as attempt:`")
 
     def _count(self, microbatch: Any, examples: int | None, tokens: int | None) -> None:
         if microbatch is not None:
-            examples = self._update.examples_of(microbatch) if examples is None else examples
-            tokens = self._update.tokens(microbatch) if tokens is None and self._update.tokens else tokens
+            examples = self._plan.examples_of(microbatch) if examples is None else examples
+            tokens = self._plan.tokens(microbatch) if tokens is None and self._plan.tokens else tokens
         if examples is not None:
             self.examples = (self.examples or 0) + int(examples)
         if tokens is not None:
             self.tokens = (self.tokens or 0) + int(tokens)
 
     def _share(self, loss: Tensor, weight: float | Tensor | None, share: float | None, microbatch: Any) -> float:
-        if share is not None or self._update.loss_is == "share":
+        if share is not None or self._plan.loss_is == "share":
             _demand_scalar(loss)
             return self.shares.given(1.0 if share is None else share)
         if weight is None and microbatch is None:
             raise WeightError("no weight was given", hint="write attempt.backward(loss, weight), or share= for its share")
-        number = weight_of(lambda _: weight, None) if weight is not None else self._update.weight_of(microbatch)
+        number = self._plan.weight_of(microbatch) if weight is None else weight_of(weight)
         factor = self.shares.share(number)
         if factor:
             _demand_scalar(loss)
-            self._update.weight_check(loss, number)
+            self._weight_check(loss, number)
         return factor
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, Literal, TypeVar
 
 from torch import Tensor, nn
@@ -14,11 +14,11 @@ from truestep.engine.clip import Clip, NoClip
 from truestep.engine.clock import Every, advance, clock_of, demand_scheduler
 from truestep.engine.counts import Counts
 from truestep.engine.outcome import Outcome, Reason, Skip
+from truestep.engine.plan import Plan
 from truestep.engine.policy import Policy, demand_scale
 from truestep.engine.scale import LossScale
 from truestep.engine.stepping import demand_optimizer
-from truestep.engine.weights import LossIs, WeightCheck, weight_of
-from truestep.engine.windows import demand_window, examples_of
+from truestep.engine.weights import LossIs, WeightCheck
 from truestep.errors import SkipLimitError, StateError
 from truestep.probe.buffers import Buffers
 
@@ -80,70 +80,46 @@ class Update(Generic[M]):
         incurable: Literal["keep", "backoff"] = "keep",
         track_moves: bool = False,
     ) -> None:
-        self.device = demand_optimizer(model, optimizer)
-        self.model, self.optimizer, self.loss, self.loss_is = model, optimizer, loss, loss_is
-        self.policy = Policy.named(policy)
-        self.policy.demand(self.device)
-        self.scale = self.policy.scale if scale is None else scale
-        demand_scale(self.policy, self.scale, allow_underflow=allow_underflow)
-        demand_scheduler(scheduler, optimizer)
-        self.clip, self.scheduler = clip or NoClip(), scheduler
-        self.clock = clock_of(clock, counts_tokens=tokens is not None)
-        self.examples, self.tokens, self.weight = examples, tokens, weight
-        self.weight_check = WeightCheck(loss_is, declared=weight is not None, wanted=check_weight)
-        self.max_consecutive_skips = max_consecutive_skips
-        self.incurable = incurable
-        self.track_moves = track_moves
-        self.buffers = Buffers(model)
+        self.plan: Plan[M] = Plan(
+            model=model,
+            optimizer=optimizer,
+            device=demand_optimizer(model, optimizer),
+            loss=loss,
+            loss_is=loss_is,
+            weight=weight,
+            examples=examples,
+            tokens=tokens,
+            policy=Policy.named(policy),
+            clip=clip or NoClip(),
+            scheduler=scheduler,
+            clock=clock_of(clock, counts_tokens=tokens is not None),
+            max_consecutive_skips=max_consecutive_skips,
+            incurable=incurable,
+            track_moves=track_moves,
+        )
+        self.scale = self.plan.policy.scale if scale is None else scale
         self.counts = Counts()
-        self.open_attempt: Attempt | None = None
+        self._buffers = Buffers(model)
+        self._weight_check = WeightCheck(loss_is, declared=weight is not None, wanted=check_weight)
+        self._busy = False
+        self.plan.policy.demand(self.plan.device)
+        demand_scale(self.plan.policy, self.scale, allow_underflow=allow_underflow)
+        demand_scheduler(scheduler, optimizer)
 
     def __call__(self, window: list[M]) -> Outcome:
         """Attempt one effective update from the microbatches of `window`, and return what happened."""
-        weights, total, examples = self._weigh(window)
-        with Attempt(self, total=total, ends_epoch=getattr(window, "ends_epoch", False), replayable=True) as attempt:  # zero
-            for microbatch, weight, count in zip(window, weights, examples, strict=True):
+        weights, total = self.plan.weigh(window)
+        with self.attempt(total=total, ends_epoch=getattr(window, "ends_epoch", False)) as attempt:
+            for microbatch, weight in zip(window, weights, strict=True):
                 with attempt.autocast():
-                    loss = self.loss(self.model, microbatch)
-                attempt.backward(loss, weight, microbatch=microbatch, examples=count)  # scaled, at its share of the window
+                    loss = self.plan.loss(self.plan.model, microbatch)
+                attempt.backward(loss, weight, microbatch=microbatch)  # scaled, at its share of the window
+            attempt.can_run_again = True
         return attempt.outcome
 
-    def conclude(self, attempt: Attempt) -> Outcome:
-        """The end of every attempt."""
-        lr, norm, clipped, skip = self._learning_rates(), None, None, None
-        verdict = attempt.judge()  # unscale once: one factor, attempt.unit. Finite?
-        if verdict.norm is not None:
-            norm = verdict.norm
-            factor, clipped = self.clip(attempt.gradients, norm=norm, unit=attempt.unit)
-            attempt.step(factor)
-        else:
-            skip = attempt.explain(verdict)
-            attempt.undo()
-        counts = self.counts.after(reason=None if skip is None else skip.reason, examples=attempt.examples, tokens=attempt.tokens)
-        ticks = self.clock(self.counts, counts, ends_epoch=attempt.ends_epoch)
-        advance(self.scheduler, ticks, counts)
-        self.counts, self.scale = counts.ticked(ticks), self._next_scale(skip)
-        return Outcome(
-            policy=self.policy.name,
-            skip=skip,
-            loss=attempt.loss(),
-            lr=lr,
-            grad_norm=norm,
-            grad_norm_clipped=clipped,
-            loss_scale=attempt.scale.value,
-            next_loss_scale=self.scale.value,
-            weight=attempt.shares.total,
-            weight_check=self.weight_check.text,
-            microbatches=len(attempt.microbatches),
-            examples=attempt.examples,
-            tokens=attempt.tokens,
-            seconds=attempt.seconds,
-            counts=self.counts,
-            parameters_moved=attempt.moved,
-        )
-
-    def attempt(self, *, total: float | None = None, ends_epoch: bool = False) -> Attempt:
-        """One attempt as a `with` block, for loops that are not one call.
+    @contextmanager
+    def attempt(self, *, total: float | None = None, ends_epoch: bool = False) -> Iterator[Attempt]:
+        """One attempt as a `with` block, for loops that are not one call. Leaving it decides; an exception in it undoes it.
 
         Args:
             total: the window's total weight. Known, each loss gets its share before backward. None takes weights relative to the
@@ -161,33 +137,72 @@ class Update(Generic[M]):
         >>> attempt.outcome.completed
         True
         """
-        return Attempt(self, total=total, ends_epoch=ends_epoch)
+        with self._alone(), self.plan.policy.arithmetic():
+            attempt = Attempt(self.plan, self.scale, self._buffers, self._weight_check, total)  # zero
+            try:
+                yield attempt
+                attempt.finish(self._conclude(attempt, ends_epoch=ends_epoch))
+            finally:
+                attempt.close()
+        self._demand_progress(attempt.outcome)
 
-    def weight_of(self, microbatch: M) -> float:
-        """The weight of a microbatch: what was declared, or its number of examples."""
-        return weight_of(self.weight or self.examples_of, microbatch)
+    def _conclude(self, attempt: Attempt, *, ends_epoch: bool) -> Outcome:
+        """The end of every attempt: unscale once, finite?, clip, step and clock or neither, next scale, outcome."""
+        lr, norm, clipped, skip = self.plan.learning_rates(), None, None, None
+        verdict = attempt.judge()  # unscaled by one factor, attempt.unit; finite on elements, scaled and unscaled
+        if verdict.norm is not None:
+            norm = verdict.norm
+            factor, clipped = self.plan.clip(attempt.gradients, norm=norm, unit=attempt.unit)
+            attempt.step(factor)
+        else:
+            skip = attempt.explain(verdict)
+            attempt.undo()
+        counts = self.counts.after(reason=None if skip is None else skip.reason, examples=attempt.examples, tokens=attempt.tokens)
+        ticks = self.plan.clock(self.counts, counts, ends_epoch=ends_epoch)
+        advance(self.plan.scheduler, ticks, counts)
+        self.counts, self.scale = counts.ticked(ticks), self._next_scale(skip)
+        return Outcome(
+            policy=self.plan.policy.name,
+            skip=skip,
+            loss=attempt.loss(),
+            lr=lr,
+            grad_norm=norm,
+            grad_norm_clipped=clipped,
+            loss_scale=attempt.scale.value,
+            next_loss_scale=self.scale.value,
+            weight=attempt.shares.total,
+            weight_check=self._weight_check.text,
+            microbatches=len(attempt.microbatches),
+            examples=attempt.examples,
+            tokens=attempt.tokens,
+            seconds=attempt.seconds(),
+            counts=self.counts,
+            parameters_moved=attempt.moved,
+        )
 
-    def examples_of(self, microbatch: M) -> int:
-        """The number of examples in a microbatch: by the declared function, or the first dimension of its first array."""
-        return self.examples(microbatch) if self.examples is not None else examples_of(microbatch)
+    def _next_scale(self, skip: Skip | None) -> LossScale:
+        """The scale moves after a completed attempt and after a skip that a smaller scale can cure."""
+        if skip is None:
+            return self.scale.after(finite=True)
+        backs_off = skip.curable or (self.plan.incurable == "backoff" and skip.reason is not Reason.WEIGHT)
+        return self.scale.after(finite=False) if backs_off else self.scale
 
-    def opened(self, attempt: Attempt) -> None:
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
         """One attempt at a time: StateError for a second one inside the first."""
-        if self.open_attempt is not None:
+        if self._busy:
             raise StateError("an attempt of this update is open already", hint="leave its with block before the next attempt")
-        self.open_attempt = attempt
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
 
-    def closed(self) -> None:
-        """The open attempt has ended, and with the first one the check of weights."""
-        self.open_attempt = None
-        self.weight_check.close()
-
-    def demand_progress(self, outcome: Outcome) -> None:
+    def _demand_progress(self, outcome: Outcome) -> None:
         """SkipLimitError, with the outcome, after more skips in a row than were allowed."""
-        limit, skips = self.max_consecutive_skips, outcome.counts.consecutive_skips
-        if limit is None or skips < limit or outcome.skip is None:
+        limit, skips, skip = self.plan.max_consecutive_skips, outcome.counts.consecutive_skips, outcome.skip
+        if limit is None or skips < limit or skip is None:
             return
-        skip = outcome.skip
         raise SkipLimitError(
             f"{skips} attempts in a row were skipped; the last for {skip.reason}: {skip.detail}",
             hint="see error.outcome: reason, place, loss scale and counts; a loss scale cures backward overflows only",
@@ -196,22 +211,3 @@ class Update(Generic[M]):
             loss_scale=outcome.loss_scale,
             outcome=outcome,
         )
-
-    def _weigh(self, window: list[M]) -> tuple[Sequence[float | None], float | None, list[int]]:
-        """The weight of each microbatch, their sum, and its examples; no weights for losses that come as shares."""
-        demand_window(window)
-        examples = [self.examples_of(microbatch) for microbatch in window]
-        if self.loss_is == "share":
-            return [None] * len(window), None, examples
-        weights = examples if self.weight is None else [weight_of(self.weight, microbatch) for microbatch in window]
-        return weights, math.fsum(weights), examples
-
-    def _next_scale(self, skip: Skip | None) -> LossScale:
-        """The scale moves after a completed attempt and after a skip that a smaller scale can cure."""
-        if skip is None:
-            return self.scale.after(finite=True)
-        backs_off = skip.curable or (self.incurable == "backoff" and skip.reason is not Reason.WEIGHT)
-        return self.scale.after(finite=False) if backs_off else self.scale
-
-    def _learning_rates(self) -> tuple[float, ...]:
-        return tuple(float(group["lr"]) for group in self.optimizer.param_groups)

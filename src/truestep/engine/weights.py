@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Literal
 
 from torch import Tensor
@@ -16,9 +15,8 @@ RATIO_LIMIT = 2.0**8
 """Beyond this ratio to the first weight, shares without a known total would cost the backward 8 bits of a format's range."""
 
 
-def weight_of(declared: Callable[[Any], Any], microbatch: Any) -> float:
-    """The declared weight of `microbatch` as a float; WeightError unless it is a finite number of at least 0."""
-    found = declared(microbatch)
+def weight_of(found: Any) -> float:
+    """A declared weight as a float; WeightError unless it is a finite number of at least 0."""
     try:
         weight = float(found)
     except (TypeError, ValueError, RuntimeError) as error:

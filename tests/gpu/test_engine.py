@@ -1,0 +1,101 @@
+"""The engine's laws on a CUDA device, in the formats that only such a device has."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import truestep
+from tests.engine.loops import OPTIMIZERS, batch, cross_entropy, mlp, optimizer_state, poisoned, same, weights
+from truestep.engine.gradients import BLOCK, block_norm, judge
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device"),
+]
+DTYPES = {"fp32": None, "tf32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def on_gpu(data: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    return data[0].cuda(), data[1].cuda()
+
+
+@pytest.mark.parametrize("policy", DTYPES)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_one_microbatch_is_bit_equal_to_a_hand_written_loop(policy: str, optimizer: str) -> None:
+    by_hand, ours = mlp(width=64).cuda(), mlp(width=64).cuda()
+    hand_optimizer, our_optimizer = (OPTIMIZERS[optimizer](m.parameters()) for m in (by_hand, ours))
+    scaler = torch.amp.GradScaler("cuda", enabled=policy == "fp16")
+    update = truestep.Update(ours, our_optimizer, loss=cross_entropy, policy=policy)
+    for seed in range(4):
+        data = on_gpu(batch(64, seed))
+        hand_optimizer.zero_grad()
+        torch.set_float32_matmul_precision("high" if policy == "tf32" else "highest")
+        with torch.autocast("cuda", dtype=DTYPES[policy], enabled=DTYPES[policy] is not None):
+            loss = cross_entropy(by_hand, data)
+        scaler.scale(loss).backward()
+        scaler.step(hand_optimizer)
+        scaler.update()
+        torch.set_float32_matmul_precision("highest")
+        assert update([data]).completed
+        assert same([w.cpu() for w in weights(by_hand)], [w.cpu() for w in weights(ours)])
+
+
+@pytest.mark.parametrize("policy", DTYPES)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_skipped_attempt_leaves_everything_as_it_was(policy: str, optimizer: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3)).cuda()
+    steps = OPTIMIZERS[optimizer](model.parameters())
+    update = truestep.Update(model, steps, loss=cross_entropy, policy=policy)
+    for first in (True, False):
+        before = [t.cpu() for t in weights(model) + optimizer_state(steps) + list(model.buffers())]
+        outcome = update([on_gpu(batch(4)), on_gpu(poisoned(batch(4)))])
+        assert outcome.skip is not None
+        assert outcome.skip.reason is truestep.Reason.INPUT
+        assert same(before, [t.cpu() for t in weights(model) + optimizer_state(steps) + list(model.buffers())])
+        if first:
+            assert update([on_gpu(batch(4))]).completed
+
+
+def test_the_random_state_of_the_device_is_replayed_and_then_goes_on() -> None:
+    def after(data: tuple[Tensor, Tensor]) -> Tensor:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5)).cuda()
+        truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.0), loss=cross_entropy)([data])
+        return torch.rand(3, device="cuda").cpu()
+
+    assert torch.equal(after(on_gpu(batch(4))), after(on_gpu(poisoned(batch(4)))))
+
+
+@pytest.mark.parametrize("size", [1, BLOCK, 3 * BLOCK + 5, 30_000_000])
+def test_a_norm_on_the_device_is_float64_accurate(size: int) -> None:
+    gradient = [torch.rand(size, device="cuda") + 0.5]
+    assert block_norm(gradient) == pytest.approx(float(gradient[0].double().norm()), rel=1e-5)
+
+
+def test_one_bad_element_on_the_device_is_found() -> None:
+    gradient = torch.zeros(3 * BLOCK + 5, device="cuda")
+    gradient[2 * BLOCK + 3] = float("nan")
+    assert not judge([gradient], 1.0).finite
+
+
+def test_tf32_rounds_what_float32_does_not() -> None:
+    x = torch.full((64, 64), 1.0 + 2.0**-12, device="cuda")
+    seen: dict[str, Tensor] = {}
+
+    def loss(model: nn.Module, data: Tensor) -> Tensor:
+        seen[policy] = (data @ data).detach()
+        return model(data).square().mean()
+
+    for policy in ("fp32", "tf32"):
+        model = nn.Linear(64, 64).cuda()
+        truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=loss, policy=policy)([x])
+    assert not torch.equal(seen["fp32"], seen["tf32"])
+
+
+def test_bf16_and_fp16_are_not_emulated_here() -> None:
+    device = torch.device("cuda")
+    assert not truestep.Policy.named("fp16").emulated(device)
+    assert truestep.Policy.named("bf16").emulated(device) is not torch.cuda.is_bf16_supported(including_emulation=False)
