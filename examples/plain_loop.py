@@ -27,6 +27,7 @@ class NextToken(nn.Module):
         self.head = nn.Linear(width, tokens)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Logits of the token after each of `tokens`."""
         return self.head(self.recurrence(self.embedding(tokens))[0])
 
 
@@ -41,15 +42,18 @@ def microbatch(size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def loss(model: nn.Module, data: tuple[Tensor, Tensor]) -> Tensor:
+    """The mean over the scored tokens of a microbatch."""
     inputs, labels = data
     return nn.functional.cross_entropy(model(inputs).flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
 
 
 def scored_tokens(data: tuple[Tensor, Tensor]) -> int:
+    """What `loss` is a mean over."""
     return int((data[1] != IGNORED).sum())
 
 
 def main() -> None:
+    """Train, print now and then, and leave a ledger behind."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
     model = NextToken().to(DEVICE)
