@@ -50,14 +50,16 @@ def described(task: Task, *, seeds: Sequence[int], ticks: int) -> Description:
         said = optimizer_words(optimizer)  # before a scheduler adds its own fields
         scheduler = task.scheduler(optimizer, ticks)
         demand_scheduler(task, scheduler)
-        return Description(
-            data_digest=task.digest(),
-            splits={name: len(split) for name, split in splits.as_dict().items()},
-            model=model_words(model),
-            initial_weights={str(seed): initial_digest(task, seed=seed) for seed in seeds},
-            optimizer=said,
-            schedule="none" if scheduler is None else f"{_object_words(scheduler)} over {ticks} ticks",
-        )
+        data_digest = task.digest()
+        sizes = {name: len(split) for name, split in splits.as_dict().items()}
+    return Description(
+        data_digest=data_digest,
+        splits=sizes,
+        model=model_words(model),
+        initial_weights={str(seed): initial_digest(task, seed=seed) for seed in seeds},
+        optimizer=said,
+        schedule="none" if scheduler is None else f"{_object_words(scheduler)} over {ticks} ticks",
+    )
 
 
 def model_words(model: nn.Module) -> str:

@@ -31,7 +31,7 @@ def notes(protocol: Protocol, standings: Sequence[Standing], limits: Limits, tau
         "contended": _contended(protocol, standings),
         "noise floor": _noise_floor(protocol, standings, limits),
         "resolution": _resolution(protocol, standings),
-        "budget": _budget(protocol, tau),
+        "budget": _budget(protocol, standings, tau),
     }
     return tuple(Note(kind=kind, text=text) for kind, texts in found.items() for text in texts)
 
@@ -101,8 +101,8 @@ def _resolution(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[s
     )
 
 
-def _budget(protocol: Protocol, tau: Mapping[str, float]) -> Iterator[str]:
-    if protocol.budget_seconds is None:
+def _budget(protocol: Protocol, standings: Sequence[Standing], tau: Mapping[str, float]) -> Iterator[str]:
+    if protocol.budget_seconds is None and any(one.reached < one.runs for one in standings):
         yield (
             f"A run without the target counts as {tau['seconds']:.3g} s, the longest of all runs: "
             "no budget in seconds was declared."

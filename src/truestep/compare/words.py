@@ -24,16 +24,16 @@ def verdict_text(one: Standing, against: Against, limits: Limits) -> str:
 
 
 def outcome_text(one: Standing) -> str:
-    """How the runs ended, failures by name.
+    """How the runs ended: reached of all, then failures by name.
 
     >>> from types import SimpleNamespace as Some
     >>> outcome_text(Some(runs=3, reached=1, statuses={"reached": 1, "diverged": 2}))
-    '1/3 reached, 2 diverged'
+    '1/3, 2 diverged'
     """
     if not one.runs:
         return "not run"
     rest = [f"{count} {status}" for status, count in one.statuses.items() if status != "reached"]
-    return ", ".join([f"{one.reached}/{one.runs} reached", *rest])
+    return ", ".join([f"{one.reached}/{one.runs}", *rest])
 
 
 def ratio_text(ratio: Ratio | None) -> str:

@@ -1,0 +1,257 @@
+"""`truestep compare`: race precisions to a quality under a fixed protocol, and say what may be said of the outcome."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from truestep.cli._output import print_json, print_table
+from truestep.errors import FileError
+
+if TYPE_CHECKING:
+    from truestep.compare import Protocol, Summary
+    from truestep.compare.declare import Asked
+    from truestep.compare.folder import Folder
+    from truestep.compare.race import Event
+
+_INTERRUPTED, _TERMINATED = 130, 143
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, taken as Ctrl-C is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """Race precisions to a target quality on one task: same weights, data order and evaluations for all, by seed.
+
+    The first candidate is the baseline. A candidate is a policy and, in quotes, what it sets differently, for example
+    'fp16 scale=static:1024 accumulate=8 clip=1 clock=attempt'. 'fp32 again' runs the baseline twice and shows the noise.
+    """
+
+    task: Annotated[str, tyro.conf.Positional]
+    """A built-in task (see truestep tasks), or FILE.py:NAME."""
+
+    candidates: tuple[str, ...] = ("fp32", "bf16", "fp16")
+    """What races, the baseline first."""
+
+    seeds: int = 7
+    """How many seeds, counted from 0. A claim takes 6 for one candidate against the baseline, 7 for two or three."""
+
+    target: float | None = None
+    """The quality to reach; None: the task's own."""
+
+    budget_attempts: int | None = None
+    """Attempts after which a run ends, and over which the schedule is laid out; None: the task's own."""
+
+    budget_seconds: float | None = None
+    """Seconds of training after which a run ends; None: attempts alone end it."""
+
+    evaluate_every: int | None = None
+    """Examples between two evaluations; None: the task's own, else an epoch."""
+
+    to_the_end: bool = False
+    """Go on to the end of the budget after the target, for final qualities of equal budgets."""
+
+    margin_examples: float = 0.05
+    """The share of additional examples to the target that counts as none."""
+
+    margin_quality: float | None = None
+    """The loss of final quality that counts as none; None: a hundredth of the target."""
+
+    alpha: float = 0.05
+    """The chance of any false claim."""
+
+    threads: int = 1
+    """Threads of torch's operators on the CPU."""
+
+    out: Path | None = None
+    """The folder for records, ledgers and report; None: truestep-TASK."""
+
+    resume: bool = False
+    """Go on with an interrupted comparison: finished runs are kept."""
+
+    json: bool = False
+    """Print one JSON document on stdout instead of tables."""
+
+    def run(self) -> int:
+        """Declare, race, judge, write, print; 0, or 130 or 143 after Ctrl-C or SIGTERM."""
+        from truestep.compare import summarize  # noqa: PLC0415  # --help must not wait for torch
+        from truestep.compare.declare import declare  # noqa: PLC0415
+        from truestep.compare.folder import Folder  # noqa: PLC0415
+        from truestep.compare.race import race  # noqa: PLC0415
+        from truestep.pages.comparison import write  # noqa: PLC0415
+
+        task, protocol = declare(self._asked())
+        folder = Folder.opened(self._out(), protocol, resume=self.resume)
+        code = 0
+        try:
+            with _terminable(), _progress() as progress:
+                race(task, folder, progress=progress)
+        except KeyboardInterrupt as interruption:
+            code = _TERMINATED if isinstance(interruption, _Terminated) else _INTERRUPTED
+        except FileError:
+            self._say_how_to_go_on(folder)
+            raise
+        summary = summarize(protocol, folder.records)
+        folder.write_summary(summary)
+        report = write(folder.path)
+        if self.json:
+            print_json(_document(folder, summary, code))
+        else:
+            _print(folder, summary, report)
+        if code:
+            self._say_how_to_go_on(folder)
+        return code
+
+    def _asked(self) -> Asked:
+        from truestep.compare.declare import Asked  # noqa: PLC0415
+
+        asked = {field.name: getattr(self, field.name) for field in fields(Asked)}
+        return Asked(**asked | {"seeds": range(self.seeds)})
+
+    def _out(self) -> Path:
+        return self.out or Path(f"truestep-{self.task.rpartition(':')[2]}")
+
+    def _say_how_to_go_on(self, folder: Folder) -> None:
+        """On stderr, the very command that runs what is missing."""
+        done, planned = len(folder.records), len(folder.protocol.candidates) * len(folder.protocol.seeds)
+        print(f"{done} of {planned} runs are kept in {folder.path}; to go on:", file=sys.stderr)
+        print(f"  {self.command()}", file=sys.stderr)
+
+    def command(self) -> str:
+        """The shell's line that resumes this comparison.
+
+        >>> Command(task="digits", candidates=("fp32", "fp16 clip=1"), to_the_end=True).command()
+        "truestep compare digits --candidates fp32 'fp16 clip=1' --to-the-end --resume"
+        """
+        words = ["truestep", "compare", self.task]
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("task", "resume") or value == field.default:
+                continue
+            words.append(f"--{field.name.replace('_', '-')}")
+            words += [] if value is True else map(str, value) if isinstance(value, tuple) else [str(value)]
+        return shlex.join([*words, "--resume"])
+
+
+def _document(folder: Folder, summary: Summary, code: int) -> dict[str, Any]:
+    """The whole comparison as one JSON value."""
+    return {
+        "schema": 1,
+        "protocol": folder.protocol.as_dict(),
+        "protocol_hash": folder.protocol.hash,
+        "runs": folder.records,
+        "summary": summary.as_dict(),
+        "out": str(folder.path),
+        "exit_code": code,
+    }
+
+
+def _print(folder: Folder, summary: Summary, report: Path) -> None:
+    """The tables, the verdicts, what limits them, what failed, and where the rest lies."""
+    from truestep.compare import table  # noqa: PLC0415
+
+    standings = [row.standing for row in summary.rows]
+    print_table(_title(folder.protocol), table.TO_TARGET, map(table.to_target_row, standings), words=2)
+    print()
+    print_table("On the way", table.ON_THE_WAY, map(table.on_the_way_row, standings))
+    rivals = [row for row in summary.rows if row.against is not None]
+    if rivals:
+        print()
+        print_table(f"Against {folder.protocol.baseline}, by seed", table.AGAINST, map(table.against_row, rivals))
+        print()
+        for row in rivals:
+            assert row.against is not None
+            print(f"{row.standing.candidate}: {row.against.text}")
+    print()
+    for note in summary.notes:
+        print(note.text)
+    for row in summary.rows:
+        for failure in row.standing.failures:
+            why = "" if failure["detail"] is None else f": {failure['detail']}"
+            print(f"Not reached: {row.standing.candidate}, seed {failure['seed']}, {failure['status']}{why}")
+    for name in folder.interrupted():
+        print(f"Interrupted and run again: {name}")
+    print(f"report    {report}")
+    print(f"protocol  {summary.protocol_hash}")
+
+
+def _title(protocol: Protocol) -> str:
+    least = "at least" if protocol.direction == "higher" else "at most"
+    return f"{protocol.task}: {protocol.quality} of {least} {protocol.target:g}, {len(protocol.seeds)} seeds, {protocol.device}"
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the run under way as Ctrl-C does."""
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Event], None]]:
+    """A listener to the race: bars on a terminal, elsewhere a line for each run that has ended; on stderr."""
+    console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        yield _line
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        runs, run = bars.add_task("runs", total=None), bars.add_task("starting", total=None)
+
+        def show(event: Event) -> None:
+            bars.update(runs, total=event.total, completed=event.slot.position - (event.record is None))
+            if event.inside is None:
+                bars.reset(run, description=_name(event), total=None)
+            else:
+                quality = "" if event.inside.quality is None else f", quality {event.inside.quality:.4g}"
+                done, total = event.inside.counts.attempts, event.inside.budget_attempts
+                bars.update(run, description=f"{_name(event)}{quality}", completed=done, total=total)
+            if event.record is not None and not event.warmup:
+                console.print(_ended(event))
+
+        yield show
+
+
+def _line(event: Event) -> None:
+    """A run that has ended, on a line of its own."""
+    if event.record is not None:
+        print(_ended(event), file=sys.stderr, flush=True)
+
+
+def _name(event: Event) -> str:
+    return f"warm-up of {event.slot.candidate}" if event.warmup else f"{event.slot.candidate}, seed {event.slot.seed}"
+
+
+def _ended(event: Event) -> str:
+    """How a run has ended, in a line."""
+    record = event.record
+    assert record is not None
+    if event.warmup:
+        return f"        {_name(event)}, discarded"
+    seconds = record["clocks"]["train"] + record["clocks"]["waste"]
+    counts = record["counts"]
+    skipped = sum(counts["skipped_by_reason"].values())
+    return (
+        f"{event.slot.position:3d}/{event.total}  {_name(event)}: {record['status']} after "
+        f"{counts['completed']} completed updates, {skipped} skipped, {seconds:.3g} s"
+    )

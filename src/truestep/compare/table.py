@@ -1,0 +1,83 @@
+"""A summary as the rows of the terminal's three tables, in words, none wider than a terminal need be. Pure."""
+
+from __future__ import annotations
+
+from truestep.compare.against import Ratio
+from truestep.compare.standing import Estimate, Standing
+from truestep.compare.verdict import Row
+from truestep.compare.words import outcome_text, p_text, ratio_text
+
+TO_TARGET = ("candidate", "reached", "rate, 95 %", "restricted mean, 95 %", "ERT", "median", "updates")
+"""Times are seconds of training; ERT is the expected time with restarts; updates are the median of completed ones."""
+
+ON_THE_WAY = ("candidate", "attempts", "completed", "skipped", "examples/s applied", "final quality, 95 %")
+
+AGAINST = ("candidate", "times faster, 95 %", "p", "fewer updates", "fewer examples, 95 %", "p")
+
+
+def to_target_row(one: Standing) -> list[str]:
+    """A candidate's cells under `TO_TARGET`; absence in words."""
+    seconds, completed = one.estimates["seconds"], one.estimates["completed"]
+    return [
+        name(one),
+        outcome_text(one),
+        "not run" if one.reach is None else f"{one.reach.low:.0%} to {one.reach.high:.0%}",
+        _mean(seconds, runs=one.runs),
+        _time(None if seconds is None else seconds.ert),
+        _time(None if seconds is None else seconds.median),
+        "not reached" if completed is None or completed.median is None else f"{completed.median:g}",
+    ]
+
+
+def on_the_way_row(one: Standing) -> list[str]:
+    """A candidate's cells under `ON_THE_WAY`: the skip rate and the throughput, never one without the other."""
+    quality = "not measured" if one.quality is None else f"{one.quality:.4g}"
+    if one.quality_interval is not None:
+        quality += f" ({one.quality_interval.low:.4g} to {one.quality_interval.high:.4g})"
+    return [
+        name(one),
+        str(one.attempts),
+        str(one.completed),
+        "no attempt" if one.skip_rate is None else f"{one.skipped} ({one.skip_rate:.2%})",
+        "not measured" if one.examples_per_second is None else f"{one.examples_per_second:,.0f}",
+        quality,
+    ]
+
+
+def against_row(row: Row) -> list[str]:
+    """The cells under `AGAINST` of a candidate that is not the baseline."""
+    assert row.against is not None
+    ratios = row.against.ratios
+    return [
+        name(row.standing),
+        ratio_text(ratios["seconds"]),
+        p_text(ratios["seconds"]),
+        _plain(ratios["completed"]),
+        ratio_text(ratios["examples"]),
+        p_text(ratios["examples"]),
+    ]
+
+
+def name(one: Standing) -> str:
+    """The candidate, labelled where its seconds say nothing about a device that has the format."""
+    return f"{one.candidate} (emulated)" if one.emulated else one.candidate
+
+
+def _mean(estimate: Estimate | None, *, runs: int) -> str:
+    if estimate is None:
+        return "not measured"
+    mean = f"{estimate.restricted_mean:.3g} s"
+    if estimate.interval is not None:
+        return f"{mean} ({estimate.interval.low:.3g} to {estimate.interval.high:.3g})"
+    return f"{mean} ({'one run' if runs == 1 else 'all at the budget'})"
+
+
+def _time(seconds: float | None) -> str:
+    return "not reached" if seconds is None else f"{seconds:.3g} s"
+
+
+def _plain(ratio: Ratio | None) -> str:
+    """The ratio without its interval: in updates it is as a rule the examples' again."""
+    if ratio is None:
+        return "not measured"
+    return f"{'' if ratio.bound is None else f'{ratio.bound.value} '}{ratio.speedup:.3g}x"

@@ -1,0 +1,214 @@
+"""A comparison's folder: what is refused, what survives, what a full disk leaves."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from truestep import errors
+from truestep.compare import Slot, summarize
+from truestep.compare.folder import Folder, read_protocol, read_records
+
+ROOT = Path(__file__).parents[2]
+
+
+def contents(path):
+    """Every file below `path`, by its name there."""
+    return sorted(file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file())
+
+
+def test_a_new_folder_holds_the_protocol_before_any_run_and_no_trace_of_the_probe(declare, tmp_path):
+    protocol = declare()
+    Folder.opened(tmp_path / "a" / "b", protocol, resume=False)
+    assert contents(tmp_path / "a" / "b") == ["protocol.json"]
+    assert (tmp_path / "a" / "b" / "protocol.json").read_bytes() == protocol.canonical()
+    assert read_protocol(tmp_path / "a" / "b") == protocol
+
+
+@pytest.mark.parametrize("place", ["file/out", "file"])
+def test_a_folder_that_cannot_be_is_refused_by_name_before_any_work(declare, tmp_path, place):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(errors.RecordError, match="cannot be written") as caught:
+        Folder.opened(tmp_path / place, declare(), resume=False)
+    assert caught.value.path == str(tmp_path / place)
+    assert "--out" in caught.value.hint
+    assert contents(tmp_path) == ["file"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="the system has no /proc")
+@pytest.mark.parametrize("place", ["/proc", "/proc/truestep-out"])
+def test_a_folder_in_which_no_file_can_be_made_is_refused(declare, place):
+    with pytest.raises(errors.RecordError, match=f"{place} cannot be written"):
+        Folder.opened(Path(place), declare(), resume=False)
+
+
+def test_records_are_read_back_as_they_were_appended(declare, raced, tmp_path):
+    protocol = declare()
+    records = raced(protocol, fp32=[10, None], fp16=[9])
+    folder = Folder.opened(tmp_path, protocol, resume=False)
+    for record in records:
+        folder.append(record)
+    assert folder.records == read_records(tmp_path) == records
+    assert Folder.opened(tmp_path, protocol, resume=True).records == records
+
+
+def test_finished_runs_are_not_begun_anew_without_being_asked_to_go_on(declare, ran, tmp_path):
+    protocol = declare()
+    Folder.opened(tmp_path, protocol, resume=False).append(ran(protocol, "fp32", 3))
+    with pytest.raises(errors.RecordError, match="holds this comparison already, 1 of 12 runs") as caught:
+        Folder.opened(tmp_path, protocol, resume=False)
+    assert "--resume" in caught.value.hint
+    assert len(read_records(tmp_path)) == 1
+
+
+def test_a_folder_without_a_finished_run_is_begun_again(declare, tmp_path):
+    Folder.opened(tmp_path, declare(), resume=False)
+    assert Folder.opened(tmp_path, declare(), resume=False).records == []
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_another_protocol_is_refused_by_both_hashes_and_the_first_field_that_differs(declare, ran, tmp_path, resume):
+    there, asked = declare(), declare(target=0.9, alpha=0.01)
+    Folder.opened(tmp_path, there, resume=False).append(ran(there, "fp32", 3))
+    with pytest.raises(errors.RecordError, match="first difference is target") as caught:
+        Folder.opened(tmp_path, asked, resume=resume)
+    facts = caught.value.facts
+    assert (facts["there"], facts["asked"], facts["field"]) == (there.hash, asked.hash, "target")
+    assert (facts["there_value"], facts["asked_value"]) == ("0.95", "0.9")
+    assert read_protocol(tmp_path) == there, "what is there stays"
+
+
+def test_a_long_difference_is_shortened(declare, tmp_path):
+    Folder.opened(tmp_path, declare(model="x" * 500), resume=False)
+    with pytest.raises(errors.RecordError) as caught:
+        Folder.opened(tmp_path, declare(), resume=False)
+    assert len(caught.value.there_value) == 80
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_records_without_a_protocol_are_refused(declare, ran, tmp_path, resume):
+    (tmp_path / "records.jsonl").write_text(json.dumps(ran(declare(), "fp32", 3)) + "\n")
+    with pytest.raises(errors.RecordError, match="holds"):
+        Folder.opened(tmp_path, declare(), resume=resume)
+    assert not (tmp_path / "protocol.json").exists()
+
+
+@pytest.mark.parametrize("torn", [b'{"candidate": "fp', b'{"schema": 1}', b"\xff\xfe"])
+def test_what_follows_the_last_newline_was_never_finished_and_is_cut_off(declare, ran, tmp_path, torn):
+    protocol = declare()
+    folder = Folder.opened(tmp_path, protocol, resume=False)
+    folder.append(ran(protocol, "fp32", 3))
+    with open(tmp_path / "records.jsonl", "ab") as file:
+        file.write(torn)
+    folder = Folder.opened(tmp_path, protocol, resume=True)
+    folder.append(ran(protocol, "fp16", 3))
+    assert [record["candidate"] for record in read_records(tmp_path)] == ["fp32", "fp16"]
+
+
+@pytest.mark.parametrize("line", ["{not json}", "[1, 2]", ""])
+def test_a_line_that_is_no_record_is_refused_by_its_number(declare, ran, tmp_path, line):
+    protocol = declare()
+    Folder.opened(tmp_path, protocol, resume=False).append(ran(protocol, "fp32", 3))
+    with open(tmp_path / "records.jsonl", "a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(errors.RecordError, match=r"records\.jsonl, line 2,"):
+        Folder.opened(tmp_path, protocol, resume=True)
+
+
+def test_a_run_recorded_twice_is_refused_by_name(declare, ran, tmp_path):
+    protocol = declare()
+    folder = Folder.opened(tmp_path, protocol, resume=False)
+    folder.append(ran(protocol, "fp32", 3))
+    folder.append(ran(protocol, "fp32", 3))
+    with pytest.raises(errors.RecordError, match="fp32, seed 3, is there twice"):
+        Folder.opened(tmp_path, protocol, resume=True)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"schema": 1}'])
+def test_a_protocol_file_that_holds_none_is_refused(declare, tmp_path, content):
+    (tmp_path / "protocol.json").write_bytes(content)
+    with pytest.raises(errors.RecordError):
+        Folder.opened(tmp_path, declare(), resume=True)
+    assert (tmp_path / "protocol.json").read_bytes() == content
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("name", ["records.jsonl", "protocol.json"])
+def test_a_device_in_place_of_a_file_is_refused_rather_than_read_for_ever(declare, tmp_path, name):
+    (tmp_path / name).symlink_to("/dev/full")
+    with pytest.raises(errors.RecordError, match="no regular file"):
+        Folder.opened(tmp_path, declare(), resume=True)
+
+
+FILL = """
+import json, resource, sys
+from pathlib import Path
+from truestep import errors
+from truestep.compare import Protocol
+from truestep.compare.folder import Folder
+protocol, records = json.load(sys.stdin)
+folder = Folder.opened(Path(sys.argv[1]), Protocol.from_dict(protocol), resume=False)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+try:
+    for record in records:
+        folder.append(record)
+except errors.RecordError as error:
+    print(json.dumps({"error": str(error), "kept": error.kept, "records": len(folder.records)}))
+"""
+
+
+def test_a_disk_that_fills_up_keeps_the_finished_runs_says_so_and_can_be_gone_on_from(declare, raced, tmp_path):
+    protocol = declare()
+    records = raced(protocol, fp32=[10, 11, 12])
+    room = 2 * len(json.dumps(records[0])) + 100  # for two records and a part of the third
+    ended = subprocess.run(
+        [sys.executable, "-c", FILL, str(tmp_path / "out"), str(room)],
+        input=json.dumps([protocol.as_dict(), records]),
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = json.loads(ended.stdout)
+    assert (said["kept"], said["records"]) == (2, 2)
+    assert "File too large" in said["error"]
+    assert "2 finished runs are kept" in said["error"]
+    assert "--resume" in said["error"]
+    assert not (tmp_path / "out" / "records.jsonl").read_bytes().endswith(b"\n"), "the third is torn"
+    folder = Folder.opened(tmp_path / "out", protocol, resume=True)
+    folder.append(records[2])
+    assert read_records(tmp_path / "out") == records
+
+
+def test_an_interrupted_ledger_is_kept_under_another_name_each_time(declare, tmp_path):
+    folder = Folder.opened(tmp_path, declare(), resume=False)
+    slot = Slot(candidate="fp16 clip=1", seed=3, position=1)
+    folder.set_aside(slot)
+    assert folder.interrupted() == []
+    for text in ("first", "second"):
+        folder.ledger(slot).write_text(text)
+        folder.set_aside(slot)
+    assert folder.interrupted() == ["fp16-clip-1-seed3.interrupted-1.jsonl", "fp16-clip-1-seed3.interrupted-2.jsonl"]
+    assert (tmp_path / "ledgers" / "fp16-clip-1-seed3.interrupted-2.jsonl").read_text() == "second"
+    assert not folder.ledger(slot).exists()
+
+
+def test_the_summary_is_replaced_as_a_whole(declare, raced, tmp_path):
+    protocol = declare()
+    folder = Folder.opened(tmp_path, protocol, resume=False)
+    folder.write_summary(summarize(protocol, []))
+    full = summarize(protocol, raced(protocol, fp32=[10, 11]))
+    folder.write_summary(full)
+    assert json.loads((tmp_path / "summary.json").read_text()) == json.loads(json.dumps(full.as_dict()))
+    assert contents(tmp_path) == ["protocol.json", "summary.json"]
+
+
+def test_a_summary_that_cannot_be_written_leaves_the_earlier_one_and_says_what_is_kept(declare, tmp_path):
+    folder = Folder.opened(tmp_path, declare(), resume=False)
+    (tmp_path / ".summary.json.new").mkdir()  # in the way of the file that would replace it
+    with pytest.raises(errors.RecordError, match=r"writing .*summary\.json") as caught:
+        folder.write_summary(summarize(declare(), []))
+    assert caught.value.kept == 0
