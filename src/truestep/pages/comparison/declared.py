@@ -1,0 +1,49 @@
+"""The protocol and the environments in words, field by field, as their files hold them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from truestep.pages.comparison.reading import Comparison
+from truestep.pages.look.words import count
+
+Fields = tuple[tuple[str, str], ...]
+
+
+def declared(comparison: Comparison) -> Fields:
+    """The protocol's fields with their values."""
+    return _fields(comparison.protocol)
+
+
+def environments(comparison: Comparison) -> tuple[tuple[str, Fields], ...]:
+    """Each different environment that the records name, with the number of runs that it held.
+
+    More than one means that the runs did not share a machine or its software, which the words say.
+    """
+    found: dict[str, list[Any]] = {}
+    for record in comparison.records:
+        found.setdefault(json.dumps(record["environment"], sort_keys=True), []).append(record["environment"])
+    words = "{} of {} runs" if len(found) < 2 else "{} of {} runs: not all runs had the same environment"
+    total = count(len(comparison.records))
+    return tuple((words.format(count(len(same)), total), _fields(same[0] or {})) for same in found.values())
+
+
+def _fields(values: Mapping[str, Any]) -> Fields:
+    return tuple((name.replace("_", " "), _words(value)) for name, value in values.items())
+
+
+def _words(value: Any) -> str:
+    """A JSON value in words.
+
+    >>> _words(None), _words(["fp32", "fp16"]), _words({"train": 1197}), _words(0.05)
+    ('none', 'fp32, fp16', 'train: 1197', '0.05')
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_words(inner)}" for key, inner in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_words, value))
+    return str(value)

@@ -1,0 +1,127 @@
+"""The table of results: a row per candidate, the baseline first, every number the summary's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from truestep.pages.comparison.headline import tags
+from truestep.pages.comparison.reading import Comparison
+from truestep.pages.look.table import Cell, Table
+from truestep.pages.look.words import NOT_MEASURED, TIMES, count, percent, seconds, significant
+
+Standing = Mapping[str, Any]
+Words = Callable[[float], str]
+
+
+def results(comparison: Comparison) -> Table:
+    """The summary's candidates as a table."""
+    columns = (
+        "candidate",
+        "runs at the target",
+        "seconds to it",
+        "examples to it",
+        "speedup in seconds",
+        "speedup in examples",
+        f"final {comparison.protocol['quality']}",
+        "skipped, and throughput",
+    )
+    caption = (
+        "To the target: the restricted mean, that is the mean of min(T, budget) with T infinite for a run that never "
+        "reached it; below it the 95 % interval, the expected time with restarts, and the median. Speedup: what "
+        f"{comparison.baseline} took divided by what the candidate took, the geometric mean over the seeds; above 1 is less."
+    )
+    return Table(caption=caption, columns=columns, rows=tuple(map(_row, comparison.summary["candidates"])))
+
+
+def _row(one: Standing) -> tuple[Cell, ...]:
+    return (
+        Cell(words=one["candidate"], below=tuple(Cell(words=tag) for tag in tags(dict(one)))),
+        _reach(one),
+        _estimate(one["estimates"]["seconds"], seconds),
+        _estimate(one["estimates"]["examples"], lambda value: count(round(value))),
+        _speedup(one, "seconds"),
+        _speedup(one, "examples"),
+        _quality(one),
+        _skips(one),
+    )
+
+
+def _reach(one: Standing) -> Cell:
+    if one["reach"] is None:
+        return Cell(words="not run")
+    low, high = one["reach"]["low"], one["reach"]["high"]
+    failures = [Cell(words=f"{runs} {status}", value=runs) for status, runs in one["statuses"].items() if status != "reached"]
+    rate = Cell(words=f"rate {percent(low)} to {percent(high)}")
+    return Cell(words=f"{one['reached']} of {one['runs']}", value=one["reached"], below=(*failures, rate))
+
+
+def _estimate(estimate: Mapping[str, Any] | None, words: Words) -> Cell:
+    if estimate is None:
+        return Cell(words=NOT_MEASURED)
+    below = [_between(estimate["interval"], words)]
+    for name, key, absent in (("restarts", "ert", "never reached"), ("median", "median", "not reached")):
+        value = estimate[key]
+        below.append(Cell(words=f"{name}: {absent if value is None else words(value)}", value=value))
+    mean = estimate["restricted_mean"]
+    return Cell(words=words(mean), value=mean, below=tuple(below))
+
+
+def _between(interval: Mapping[str, float] | None, words: Words) -> Cell:
+    return Cell(words="no interval" if interval is None else f"{words(interval['low'])} to {words(interval['high'])}")
+
+
+def _speedup(one: Standing, clock: str) -> Cell:
+    """By one clock, with interval and p-value: the one that Holm adjusted, where a claim is made. Updates with examples."""
+    if one["against"] is None:
+        return Cell(words="baseline")
+    ratio, updates = one["against"]["ratios"][clock], one["against"]["ratios"]["completed"]
+    if ratio is None:
+        return Cell(words=NOT_MEASURED)
+    p = ratio["p"] if ratio["p_adjusted"] is None else ratio["p_adjusted"]
+    below = [_between(ratio["interval"], significant), Cell(words=f"p = {significant(p)}", value=p)]
+    if clock == "examples" and updates is not None:
+        below.append(Cell(words=f"updates: {_times(updates)}", value=updates["speedup"]))
+    return Cell(words=_times(ratio), value=ratio["speedup"], below=tuple(below))
+
+
+def _times(ratio: Mapping[str, Any]) -> str:
+    return f"{ratio['bound'] + ' ' if ratio['bound'] else ''}{significant(ratio['speedup'])}{TIMES}"
+
+
+def _quality(one: Standing) -> Cell:
+    if one["quality"] is None:
+        return Cell(words=NOT_MEASURED)
+    below = [_between(one["quality_interval"], lambda value: significant(value, 4))]
+    if one["quality_runs"] < one["runs"]:
+        below.append(Cell(words=f"over {one['quality_runs']} of {one['runs']} runs", value=one["quality_runs"]))
+    return Cell(words=significant(one["quality"], 4), value=one["quality"], below=tuple(below))
+
+
+def _skips(one: Standing) -> Cell:
+    """The skip rate and the throughput, never one without the other."""
+    rate, throughput = one["skip_rate"], one["examples_per_second"]
+    speed = NOT_MEASURED if throughput is None else f"{significant(throughput)} examples/s"
+    of = Cell(words=f"{count(one['skipped'])} of {count(one['attempts'])} attempts", value=one["skipped"])
+    return Cell(words=percent(rate), value=rate, below=(of, Cell(words=speed, value=throughput)))
+
+
+CLOCKS = ("init", "train", "eval", "checkpoint", "waste")
+
+
+def spent(comparison: Comparison) -> Table:
+    """Where the seconds went, by clock, over all runs of a candidate."""
+    rows = [
+        (one["candidate"], [*(_clock(one["spent"][clock]) for clock in CLOCKS), _cpu(one["cpu_share"])])
+        for one in comparison.summary["candidates"]
+    ]
+    caption = "Where the seconds went, over all runs of a candidate; the race is timed by train and waste."
+    return Table.of(caption, ["candidate", *CLOCKS, "least share of the CPU"], rows)
+
+
+def _clock(value: float) -> Cell:
+    return Cell(words=seconds(value), value=value)
+
+
+def _cpu(share: float | None) -> Cell:
+    return Cell(words=percent(share), value=share)

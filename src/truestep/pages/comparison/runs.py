@@ -1,0 +1,104 @@
+"""Every run in words, failed ones included, with the command that reproduces it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from truestep.pages.comparison.clocks import EXAMPLES, SECONDS, Record
+from truestep.pages.comparison.reading import Comparison
+from truestep.pages.look.candidates import Look
+from truestep.pages.look.words import count, seconds, significant
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run as the page lists it."""
+
+    candidate: str
+    look: Look
+    seed: int
+    emulated: bool
+    reached: bool
+    status: str
+    detail: str | None
+    numbers: str
+    command: str
+
+
+def runs(comparison: Comparison) -> tuple[Run, ...]:
+    """The runs in the order in which they ended."""
+    return tuple(
+        Run(
+            candidate=record["candidate"],
+            look=comparison.drawn[record["candidate"]],
+            seed=record["seed"],
+            emulated=record["emulated"],
+            reached=record["to_target"] is not None,
+            status=status(record),
+            detail=record["detail"] or None,
+            numbers=numbers(record, comparison.protocol["quality"]),
+            command=command(comparison.protocol, record),
+        )
+        for record in comparison.records
+    )
+
+
+def status(record: Record) -> str:
+    """How the run ended, in a sentence.
+
+    >>> words = status({"status": "diverged", "to_target": None, "clocks": {"train": 4.0, "waste": 0.0},
+    ...                 "counts": {"examples_seen": 6400}})
+    >>> " ".join(words.split())  # its spaces before units do not break
+    'Diverged after 4.00 s and 6,400 examples, before it reached the target.'
+    """
+    time, examples = SECONDS.reached(record), EXAMPLES.reached(record)
+    if time is not None and examples is not None:
+        return f"Reached the target after {seconds(time)} and {EXAMPLES.words(examples)} examples."
+    words = {"budget": "Budget spent", "error": "Ended by an error", "stalled": "Stalled, skip after skip"}
+    ended = words.get(record["status"], str(record["status"]).capitalize())
+    spent = f"{seconds(SECONDS.spent(record))} and {EXAMPLES.words(EXAMPLES.spent(record))} examples"
+    return f"{ended} after {spent}, before it reached the target."
+
+
+def numbers(record: Record, quality: str) -> str:
+    """Counts and final quality, on one line."""
+    counts = record["counts"]
+    skipped = sum(counts["skipped_by_reason"].values())
+    reasons = ", ".join(f"{count(skips)} {reason}" for reason, skips in counts["skipped_by_reason"].items())
+    tested = record["test_quality"]
+    final = "not measured" if tested is None else significant(float(tested), 4)
+    return (
+        f"{count(counts['attempts'])} attempts: {count(counts['completed'])} completed, {count(skipped)} skipped"
+        f"{f' ({reasons})' if reasons else ''}. Final {quality}, test split: {final}. "
+        f"{seconds(record['total_seconds'])} in all. {_weights(record['weights_digest'])}"
+    )
+
+
+def _weights(digest: str | None) -> str:
+    return "No final weights." if digest is None else f"Final weights: SHA\N{NON-BREAKING HYPHEN}256 {digest[:12]}…"
+
+
+def command(protocol: Mapping[str, Any], record: Record) -> str:
+    """The command that runs this candidate on this seed again, quoted for a POSIX shell.
+
+    A comparison counts its seeds from 0, so this runs the seeds before it as well; the last run is the one. The
+    baseline's second run is the baseline's run.
+    """
+    name = str(record["candidate"]).removesuffix(" again")
+    options: dict[str, object] = {
+        "candidates": name,
+        "seeds": record["seed"] + 1,
+        "target": protocol["target"],
+        "budget-attempts": protocol["budget_attempts"],
+        "budget-seconds": protocol["budget_seconds"],
+        "evaluate-every": protocol["evaluate_every"],
+        "threads": protocol["threads"],
+        "out": f"{re.sub(r'[^A-Za-z0-9.]+', '-', name)}-seed{record['seed']}-again",
+    }
+    words = [word for key, value in options.items() if value is not None for word in (f"--{key}", str(value))]
+    to_the_end = [] if protocol["stop_at_target"] else ["--to-the-end"]
+    return shlex.join(["truestep", "compare", protocol["task"], *words, *to_the_end])

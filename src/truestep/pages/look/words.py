@@ -1,0 +1,77 @@
+"""Numbers in words for a reader: rounded to what can be read, units with them, absence said."""
+
+from __future__ import annotations
+
+import math
+
+SPACE = "\N{NO-BREAK SPACE}"
+"""Between a number and its unit."""
+TIMES = "\N{MULTIPLICATION SIGN}"
+NOT_MEASURED = "not measured"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` to `digits` significant digits, without an exponent from 0.0001 to a million.
+
+    >>> significant(13.6042), significant(1234.6), significant(0.000123456), significant(2e-7), significant(65536)
+    ('13.6', '1,235', '0.000123', '2.00e-07', '65,536')
+    """
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else ("∞" if value > 0 else "-∞")
+    if value == 0:
+        return "0"
+    exponent = math.floor(math.log10(abs(value)))
+    if exponent < -4 or exponent > 15:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:,.{max(0, digits - 1 - exponent)}f}"
+
+
+def count(value: int | None) -> str:
+    """A count with its thousands apart.
+
+    >>> count(12345), count(None)
+    ('12,345', 'not measured')
+    """
+    return NOT_MEASURED if value is None else f"{value:,}"
+
+
+def seconds(value: float | None) -> str:
+    """A duration, with the unit that suits its size.
+
+    >>> [seconds(value).replace(SPACE, " ") for value in (0.01234, 13.6, 725.2, 7322.0, None)]
+    ['12.3 ms', '13.6 s', '12 min 05 s', '2 h 02 min', 'not measured']
+    """
+    if value is None:
+        return NOT_MEASURED
+    if not math.isfinite(value):
+        return significant(value)
+    if 0 < value < 0.1:
+        return f"{significant(value * 1000)}{SPACE}ms"
+    if value < 300:
+        return f"{significant(value)}{SPACE}s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 120:
+        return f"{minutes}{SPACE}min{SPACE}{rest:02d}{SPACE}s"
+    hours, minutes = divmod(round(value / 60), 60)
+    return f"{hours}{SPACE}h{SPACE}{minutes:02d}{SPACE}min"
+
+
+def percent(share: float | None, digits: int = 3) -> str:
+    """A share as a percentage.
+
+    >>> [percent(share).replace(SPACE, " ") for share in (0.8, 0.00123, 0.0, None)]
+    ['80 %', '0.123 %', '0 %', 'not measured']
+    """
+    if share is None:
+        return NOT_MEASURED
+    words = significant(100 * share, digits)
+    return f"{words.rstrip('0').rstrip('.') if '.' in words and 'e' not in words else words}{SPACE}%"
+
+
+def listing(names: list[str]) -> str:
+    """Names as a sentence lists them.
+
+    >>> listing(["fp32"]), listing(["fp32", "bf16", "fp16"])
+    ('fp32', 'fp32, bf16 and fp16')
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

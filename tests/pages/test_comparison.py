@@ -1,0 +1,371 @@
+"""The comparison's page says what its records say, asks nothing of the network, and refuses what does not belong together."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pages import made
+from tests.pages.reading_html import Page, parsed
+from truestep.errors import FileError, RecordError
+from truestep.pages.comparison import figures, write
+from truestep.pages.comparison.reading import read
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = made.comparison(tmp_path_factory.mktemp("comparison"))
+    write(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(out: Path) -> Page:
+    return parsed(out / "report.html")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A folder of two candidates and two seeds, to be spoilt."""
+    return made.comparison(tmp_path / "out", attempts=300, candidates=("fp32", "fp16"), seeds=(0, 1))
+
+
+def rewritten(out: Path, **changes: Any) -> None:
+    """Change fields of the first record, on disk, and summarize again."""
+    records = made.records_of(out)
+    records[0] |= changes
+    made.write_records(out, records)
+
+
+# what the page says
+
+
+def test_the_page_is_whole_html_in_one_file_with_plotly_in_it_once(out: Path, page: Page) -> None:
+    text = (out / "report.html").read_text()
+    assert text.startswith("<!doctype html>")
+    assert text.count("* plotly.js v") == 1
+    assert [element.tag for element in page.elements if element.tag in ("html", "head", "body", "main", "h1")] == [
+        "html",
+        "head",
+        "body",
+        "main",
+        "h1",
+    ]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "ledgers",
+        "protocol.json",
+        "records.jsonl",
+        "report.html",
+        "summary.json",
+    ]
+
+
+def test_nothing_on_the_page_is_fetched(page: Page) -> None:
+    fetching = ("src", "srcset", "href", "xlink:href", "poster", "data", "action", "formaction", "background")
+    addresses = [element.attributes[name] for element in page.elements for name in fetching if name in element.attributes]
+    assert addresses
+    assert all(address is not None and address.startswith(("#", "data:")) for address in addresses)
+    styles = [element.text for element in page.all("style")]
+    styles += [element.attributes["style"] or "" for element in page.elements if "style" in element.attributes]
+    assert not any(re.search(r"url\(|@import", style) for style in styles)
+    policy = page.one("meta", **{"http-equiv": "Content-Security-Policy"}).attributes["content"]
+    assert policy is not None
+    assert policy.startswith("default-src 'none';")
+    assert "http" not in policy
+
+
+def test_the_embedded_json_is_the_records(out: Path, page: Page) -> None:
+    assert page.json("records-json") == made.records_of(out)
+    assert page.json("protocol-json") == json.loads((out / "protocol.json").read_text())
+    assert page.json("summary-json") == json.loads((out / "summary.json").read_text())
+
+
+def test_every_number_of_the_table_is_one_of_the_summary(out: Path, page: Page) -> None:
+    candidates = json.loads((out / "summary.json").read_text())["candidates"]
+    table = next(k for k, element in enumerate(page.elements) if element.attributes.get("class") == "cards")
+    end = next(k for k in range(table + 1, len(page.elements)) if page.elements[k].tag == "table")
+    shown = [element for element in page.elements[table:end] if element.tag == "data"]
+    expected: list[float] = []
+    for one in candidates:
+        failures = [runs for status, runs in one["statuses"].items() if status != "reached"]
+        expected += [one["reached"], *failures]
+        for clock in ("seconds", "examples"):
+            estimate = one["estimates"][clock]
+            expected += [estimate["restricted_mean"], estimate["ert"], estimate["median"]]
+        ratios = one["against"]["ratios"] if one["against"] else {}
+        for clock in ("seconds", "examples") if ratios else ():
+            p = ratios[clock]["p_adjusted"]
+            expected += [ratios[clock]["speedup"], ratios[clock]["p"] if p is None else p]
+        expected += [ratios["completed"]["speedup"]] if ratios else []
+        expected += [one["quality"]] + [one["quality_runs"]] * (one["quality_runs"] < one["runs"])
+        expected += [one["skip_rate"], one["skipped"], one["examples_per_second"]]
+    assert [float(element.attributes["value"] or "") for element in shown] == expected
+    for element, value in zip(shown, expected, strict=True):
+        number = re.search(r"\d[\d,]*(\.\d+)?(e-\d+)?", element.text)
+        assert number is not None, element
+        said = float(number[0].replace(",", "")) / (100 if "%" in element.text else 1)
+        assert said == pytest.approx(value, rel=0.005)  # half a unit of the third significant digit is 1 in 200
+
+
+def test_the_baseline_comes_first_and_emulated_rows_say_so(page: Page) -> None:
+    heads = [element.text.split() for element in page.all("th", role="rowheader")]
+    assert heads == [
+        ["fp32", "baseline"],
+        ["bf16"],
+        ["fp16", "emulated"],
+        ["fp16", "scale=static:1024", "emulated"],
+    ]
+
+
+def test_a_throughput_stands_in_one_cell_with_its_skip_rate(page: Page) -> None:
+    cells = page.all("td", **{"data-label": "skipped, and throughput"})
+    assert len(cells) == 4
+    assert all("examples/s" in cell.text and "%" in cell.text for cell in cells)
+
+
+def test_the_verdicts_are_the_summarys_words(out: Path, page: Page) -> None:
+    candidates = json.loads((out / "summary.json").read_text())["candidates"]
+    said = [re.sub(r"\s+", " ", article.text).lower() for article in page.all("article")]
+    for one, words in zip(candidates[1:], said, strict=True):
+        assert all(f"{part.lower()}." in words for part in one["against"]["text"].split("; "))
+
+
+def test_every_run_is_there_failed_ones_with_their_detail_and_each_with_a_command(out: Path, page: Page) -> None:
+    runs = page.all("li", **{"class": "run"})
+    records = made.records_of(out)
+    assert len(runs) == len(records) == 28
+    for run, record in zip(runs, records, strict=True):
+        assert f"seed {record['seed']}" in run.text
+        assert f"--seeds {record['seed'] + 1} " in run.text
+        assert f"{record['counts']['attempts']} attempts" in run.text
+    assert [run.text for run in runs if "Diverged after" in run.text and "the loss stayed non-finite" in run.text]
+    assert len(page.all("p", **{"class": "failed"})) == 2
+
+
+def test_hash_and_environment_are_on_the_page(out: Path, page: Page) -> None:
+    assert page.one("p", **{"class": "hash"}).text == made.protocol().hash
+    values = [element.text for element in page.all("dd")]
+    assert made.ENVIRONMENT["platform"] in values
+    assert page.json("protocol-json")["optimizer"] in values
+
+
+def test_each_figure_is_named_described_and_has_its_numbers_as_a_table(out: Path, page: Page) -> None:
+    drawings = [element for element in page.elements if "data-plot" in element.attributes]
+    assert len(drawings) == 5 + 4 + 2 + 4  # one panel each; then loss, scale and norm with one for each candidate
+    for drawing in drawings:
+        assert drawing.attributes["role"] == "img"
+        assert len(drawing.attributes["aria-label"] or "") > 80
+        assert page.json(drawing.attributes["data-plot"] or "")["data"]
+    assert len(page.all("details", **{"class": "numbers"})) == len(page.all("figure")) == 8
+    assert all(element.attributes["tabindex"] == "0" for element in page.all("div", **{"class": "scroll"}))
+
+
+def test_no_candidate_is_told_by_colour_alone(page: Page) -> None:
+    lines = [
+        (trace["line"]["color"], trace["line"]["dash"], trace["marker"]["symbol"])
+        for trace in page.json("plot-not-yet-by-seconds-1")["data"]
+        if trace["mode"] == "lines+markers"
+    ]
+    assert len(lines) == 4
+    for column in zip(*lines, strict=True):
+        assert len(set(column)) == 4
+
+
+def test_skipped_attempts_are_all_marked_in_loss_and_scale(out: Path, page: Page) -> None:
+    skipped = sum(sum(record["counts"]["skipped_by_reason"].values()) for record in made.records_of(out))
+    assert skipped > 100
+
+    def marks(figure: str, panels: int, symbol: str) -> int:
+        traces = [trace for k in range(panels) for trace in page.json(f"plot-{figure}-{k + 1}")["data"]]
+        return sum(len(trace["x"]) for trace in traces if trace.get("marker", {}).get("symbol") == symbol)
+
+    assert marks("loss", 4, "line-ns-open") == marks("gradient-norm", 4, "line-ns-open") == skipped
+    assert marks("loss-scale", 2, "x-thin-open") == skipped
+
+
+def test_the_share_not_yet_there_falls_by_one_seed_at_each_time_of_the_records(out: Path, page: Page) -> None:
+    records = [record for record in made.records_of(out) if record["candidate"] == "fp16 scale=static:1024"]
+    times = sorted(record["to_target"]["seconds"] for record in records if record["to_target"])
+    (curve,) = (
+        trace
+        for trace in page.json("plot-not-yet-by-seconds-1")["data"]
+        if trace["meta"]["slot"] == 3 and trace["mode"] == "lines+markers"
+    )
+    assert curve["x"][1:-1] == pytest.approx(times, rel=1e-5)  # six significant digits
+    assert curve["y"] == pytest.approx([1, 6 / 7, 5 / 7, 4 / 7, 3 / 7, 2 / 7, 2 / 7], rel=1e-5)
+
+
+def test_pairs_multiply_to_the_summarys_speedup(out: Path) -> None:
+    comparison = read(out)
+    (pairs,) = (figure for figure in figures(comparison) if figure.name == "paired-by-seconds")
+    assert pairs.table is not None
+    *seeds, mean = (row[1].value for row in pairs.table.rows)
+    product = 1.0
+    for speedup in seeds:
+        assert speedup is not None
+        product *= speedup
+    assert mean == comparison.summary["candidates"][1]["against"]["ratios"]["seconds"]["speedup"]
+    assert product ** (1 / 7) == pytest.approx(mean, rel=1e-12)  # both in float64; seven roundings each
+
+
+def test_a_cut_pair_is_a_bound(out: Path) -> None:
+    (pairs,) = (figure for figure in figures(read(out)) if figure.name == "paired-by-seconds")
+    assert pairs.table is not None
+    words = {row[0].words: row[3].words for row in pairs.table.rows}
+    assert words["seed 2"].startswith("at most ")
+    assert words["seed 5"].startswith("at most ")
+    assert not words["seed 0"].startswith("at most ")
+
+
+# length
+
+
+def test_long_series_are_thinned_and_the_page_says_so(tmp_path: Path) -> None:
+    out = made.comparison(tmp_path, attempts=4000, candidates=("fp32", "fp16"), seeds=tuple(range(4)))
+    size = write(out).stat().st_size
+    assert size < 8_000_000
+    page = parsed(out / "report.html")
+    assert " of 32,000 attempts are drawn as light lines" in page.one("figure", id="loss").text
+    light = [trace for k in (1, 2) for trace in page.json(f"plot-loss-{k}")["data"] if trace["mode"] == "lines"]
+    assert 20_000 < sum(len(trace["x"]) for trace in light) < 27_000
+    losses = [
+        line["train/loss"]
+        for path in (out / "ledgers").glob("fp32-*.jsonl")
+        for line in map(json.loads, path.read_text().splitlines()[1:])
+    ]
+    drawn = [y for y in light[0]["y"] if y is not None]
+    assert (max(drawn), min(drawn)) == pytest.approx((max(losses), min(losses)), rel=1e-5)  # six significant digits
+
+
+# words instead of drawings
+
+
+def test_without_a_ledger_the_trends_are_words_that_say_why(small: Path) -> None:
+    for path in (small / "ledgers").iterdir():
+        path.unlink()
+    page = parsed(write(small))
+    for name in ("loss", "loss-scale", "gradient-norm"):
+        assert "There are no ledgers in this folder." in page.one("figure", id=name).text
+    assert "No ledger in this folder for: fp32, seed 0; fp16, seed 0; fp16, seed 1; fp32, seed 1." in page.one("main").text
+
+
+def test_without_a_loss_scale_its_figure_is_words(tmp_path: Path) -> None:
+    out = made.comparison(tmp_path, attempts=300, candidates=("fp32", "bf16"), seeds=(0, 1))
+    words = parsed(write(out)).one("figure", id="loss-scale").text
+    assert "No candidate used a loss scale: it was 1 at every attempt." in words
+
+
+def test_with_one_candidate_there_is_nothing_to_pair(tmp_path: Path) -> None:
+    out = made.comparison(tmp_path, attempts=300, candidates=("fp32",), seeds=(0, 1))
+    page = parsed(write(out))
+    assert "There is no seed on which" in page.one("figure", id="paired-by-seconds").text
+    assert "nothing is held against it" in page.one("section", id="verdicts").text
+
+
+def test_a_comparison_stopped_before_its_first_run_has_a_page_of_words_and_no_plotly(small: Path) -> None:
+    made.write_records(small, [])
+    (small / "records.jsonl").unlink()
+    page = parsed(write(small))
+    assert not [element for element in page.elements if "data-plot" in element.attributes]
+    assert "No run has ended yet." in page.one("figure", id="not-yet-by-seconds").text
+    assert (small / "report.html").stat().st_size < 200_000
+
+
+def test_a_loss_that_is_never_finite_is_said_and_not_drawn(small: Path) -> None:
+    for path in (small / "ledgers").iterdir():
+        path.write_text(re.sub(r'"train/loss": [^,]+', '"train/loss": "nan"', path.read_text()))
+    assert "No ledger holds a finite loss." in parsed(write(small)).one("figure", id="loss").text
+
+
+# hostile words
+
+HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)> & %{x} \u202e\u2028 \ud800 ünïcödé"
+
+
+def test_hostile_words_stay_words(tmp_path: Path) -> None:
+    task = HOSTILE.replace("\ud800", "")  # a name that could be typed
+    out = made.comparison(tmp_path, attempts=300, candidates=("fp32", "fp16"), seeds=(0, 1), task=task, quality=task)
+    rewritten(out, status="error", detail=HOSTILE, to_target=None, environment=made.ENVIRONMENT | {HOSTILE: HOSTILE})
+    page = parsed(write(out))
+    assert page.json("records-json")[0]["detail"] == HOSTILE
+    assert page.json("protocol-json")["task"] == task
+    assert page.one("h1").text.startswith(task)
+    assert HOSTILE.replace("\ud800", "?") in [element.text for element in page.all("p")]
+    scripts = [element for element in page.all("script") if element.attributes.get("type") is None]
+    assert len(scripts) == 2  # plotly and the page's own
+    assert not page.all("img")
+    assert not [name for element in page.elements for name in element.attributes if name.startswith("on")]
+    for drawing in (element.attributes.get("data-plot") for element in page.elements):
+        markup = set(re.findall("<[^>]*>", json.dumps(page.json(drawing)))) if drawing else set()
+        assert markup <= {"<br>", "<extra>", "</extra>", "<sup>", "</sup>"}  # the figures' own
+
+
+# refusals
+
+
+@pytest.mark.parametrize("name", ["protocol.json", "records.jsonl", "summary.json"])
+def test_a_missing_file_is_named(small: Path, name: str) -> None:
+    (small / name).unlink()
+    with pytest.raises(RecordError, match=re.escape(str(small / name))) as caught:
+        write(small)
+    assert caught.value.path == str(small / name)
+    assert not (small / "report.html").exists()
+
+
+def test_a_record_of_another_protocol_is_refused_by_name(small: Path) -> None:
+    records = made.records_of(small)
+    records[2]["protocol_hash"] = "0" * 64
+    (small / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    with pytest.raises(RecordError, match="record 3") as caught:
+        write(small)
+    assert caught.value.found == "0" * 64
+    assert caught.value.declared == records[0]["protocol_hash"]
+
+
+def test_a_protocol_that_was_changed_after_the_runs_is_refused(small: Path) -> None:
+    protocol = json.loads((small / "protocol.json").read_text()) | {"target": 0.5}
+    (small / "protocol.json").write_text(json.dumps(protocol))
+    with pytest.raises(RecordError, match=r"protocol\.json"):
+        write(small)
+
+
+def test_a_summary_of_fewer_runs_is_refused(small: Path) -> None:
+    summary = json.loads((small / "summary.json").read_text()) | {"runs": 3}
+    (small / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(RecordError, match="3 runs"):
+        write(small)
+
+
+@pytest.mark.parametrize("line", ["[1]", "{", '{"a": NaN}', "\udcff"])
+def test_a_line_that_is_no_record_is_refused_by_its_number(small: Path, line: str) -> None:
+    with (small / "records.jsonl").open("ab") as file:
+        file.write(line.encode("utf-8", "surrogateescape") + b"\n")
+    with pytest.raises(RecordError, match="line 5"):
+        write(small)
+
+
+def test_a_torn_last_line_is_passed_over(small: Path) -> None:
+    for path in (small / "records.jsonl", small / "ledgers" / "fp32-seed0.jsonl"):
+        with path.open("a") as file:
+            file.write('{"kind": "attempt", "att')
+    assert len(parsed(write(small)).all("li", **{"class": "run"})) == 4
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(small)
+    before = (small / "report.html").read_bytes()
+
+    def full(*paths: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("truestep.pages.look.page.os.replace", full)
+    with pytest.raises(FileError, match="No space left on device"):
+        write(small)
+    assert (small / "report.html").read_bytes() == before
+    assert not list(small.glob(".report*"))
