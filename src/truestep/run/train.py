@@ -15,9 +15,9 @@ from truestep.errors import FileError, SkipLimitError, UsageError
 from truestep.ledger import Ledger
 from truestep.run.building import Setup, build, device_of, moved
 from truestep.run.ending import ending_of
-from truestep.run.isolation import own_random_state, own_threads, seed_all
+from truestep.run.isolation import own_random_state, own_threads
 from truestep.run.record import RunRecord
-from truestep.run.sampling import derived, order, windows_of
+from truestep.run.sampling import order, windows_of
 from truestep.run.settings import Settings
 from truestep.run.state import Progress, Run
 from truestep.tasks import Task
@@ -70,7 +70,6 @@ def _attempts(run: Run, path: Path | None, protocol_hash: str | None) -> Generat
     try:
         run.setup = setup = build(run.task, run.settings, seed=run.seed, device=run.device)
         with run.keeping(path, protocol_hash) as ledger:
-            seed_all(derived(run.seed, "training"), run.device)
             run.watch.turn("train")
             for parts, ends_epoch in _windows(setup, seed=run.seed):
                 window = Window(moved(run.task.microbatch(setup.splits.train, part), run.device) for part in parts)
