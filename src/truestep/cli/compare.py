@@ -40,7 +40,7 @@ class Command:
     'fp16 scale=static:1024 accumulate=8 clip=1 clock=attempt'. 'fp32 again' runs the baseline twice and shows the noise.
     """
 
-    task: Annotated[str, tyro.conf.Positional]
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """A built-in task (see truestep tasks), or FILE.py:NAME."""
 
     candidates: tuple[str, ...] = ("fp32", "bf16", "fp16")

@@ -1,0 +1,159 @@
+"""`truestep compare`: one document or tables on stdout, talk on stderr, exit codes, and the command that goes on."""
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tyro
+
+from truestep.cli import main
+from truestep.cli.compare import Command
+from truestep.compare import Protocol, summarize
+
+SMALL = ["compare", "digits", "--candidates", "fp32", "bf16", "--seeds", "2", "--budget-attempts", "10", "--target", "0.05"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Whatever a command writes goes below tmp_path."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_json_is_one_document_with_everything_and_nothing_else_on_stdout(capsys):
+    assert main([*SMALL, "--out", "out", "--json"]) == 0
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert set(document) == {"schema", "protocol", "protocol_hash", "runs", "summary", "out", "exit_code"}
+    protocol = Protocol.from_dict(document["protocol"])
+    assert protocol.hash == document["protocol_hash"]
+    assert document["summary"] == json.loads(json.dumps(summarize(protocol, document["runs"]).as_dict()))
+    assert (document["out"], document["exit_code"]) == ("out", 0)
+    assert [(run["candidate"], run["seed"], run["status"]) for run in document["runs"]] == [
+        *(("fp32", 0, "reached"), ("bf16", 0, "reached"), ("bf16", 1, "reached"), ("fp32", 1, "reached"))
+    ]
+    assert err.count("\n") == 2 + 4, "a line for each warm-up and each run"
+    assert "  1/4  fp32, seed 0: reached after" in err
+
+
+def test_the_folder_holds_protocol_records_summary_report_and_ledgers(capsys):
+    assert main(SMALL) == 0
+    out = Path("truestep-digits")
+    assert sorted(path.name for path in out.iterdir()) == [
+        *("ledgers", "protocol.json", "records.jsonl", "report.html", "summary.json")
+    ]
+    assert sorted(path.name for path in (out / "ledgers").iterdir()) == [
+        *("bf16-seed0.jsonl", "bf16-seed1.jsonl", "fp32-seed0.jsonl", "fp32-seed1.jsonl")
+    ]
+    printed = capsys.readouterr().out
+    assert "report    truestep-digits/report.html" in printed
+    assert f"protocol  {json.loads((out / 'summary.json').read_text())['protocol_hash']}" in printed
+
+
+def test_tables_have_the_baseline_first_and_the_limits_below(capsys):
+    main(SMALL)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("digits: accuracy of at least 0.05, 2 seeds, ")
+    assert [line.split()[0] for line in lines[1:4]] == ["candidate", "fp32", "bf16"]
+    assert "bf16: no claim: 2 seeds, 6 needed" in lines
+    assert any(line.startswith("No claim: 2 seeds allow") for line in lines)
+    assert any(line.startswith("Resolution: ") for line in lines)
+
+
+def test_failures_are_told_by_seed(capsys):
+    main([*SMALL[:-1], "0.99", "--candidates", "fp32"])
+    assert "Not reached: fp32, seed 1, budget" in capsys.readouterr().out.splitlines()
+
+
+def test_a_finished_comparison_is_refused_without_resume_and_shown_again_with_it(capsys):
+    assert main(SMALL) == 0
+    first = capsys.readouterr()
+    assert main(SMALL) == 3
+    refused = capsys.readouterr()
+    assert refused.out == ""
+    assert "holds this comparison already, 4 of 4 runs" in refused.err
+    assert main([*SMALL, "--resume"]) == 0
+    again = capsys.readouterr()
+    assert (again.out, again.err) == (first.out, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["compare", "mnist"], "mnist"),
+        (["compare", "digits", "--candidates", "fp64"], "fp64"),
+        (["compare", "digits", "--candidates", "fp32", "fp16 lr=1"], "'lr' is no key"),
+        (["compare", "digits", "--seeds", "0"], "no seeds"),
+        (["compare", "digits", "--seeds", "-3"], "no seeds"),
+        (["compare", "digits", "--target", "nan"], "target is no number"),
+        (["compare", "digits", "--target", "high"], "high"),
+        (["compare", "digits", "--budget-attempts", "0"], "budget_attempts"),
+        (["compare", "digits", "--candidates"], "no candidates"),
+        (["compare"], "required"),
+    ],
+)
+def test_what_cannot_be_asked_is_usage_and_leaves_no_trace(arguments, named, capsys):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert named in err
+    assert list(Path().iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_could_not_run(capsys):
+    Path("file").write_text("no folder")
+    assert main([*SMALL, "--out", "file/out"]) == 3
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_the_command_that_goes_on_is_the_command_with_resume():
+    command = Command(
+        task="my tasks.py:Line",
+        candidates=("fp32", "fp16 clip=1"),
+        seeds=3,
+        target=0.5,
+        budget_attempts=9,
+        budget_seconds=1.5,
+        evaluate_every=8,
+        to_the_end=True,
+        margin_examples=0.1,
+        margin_quality=0.2,
+        alpha=0.01,
+        threads=2,
+        out=Path("a folder"),
+        json=True,
+    )
+    assert parsed(command.command()) == Command(**vars(command) | {"resume": True})
+    plain = Command(task="digits")
+    assert plain.command() == "truestep compare digits --resume"
+
+
+def parsed(line):
+    """The command that a shell's line makes."""
+    program, name, *arguments = shlex.split(line)
+    assert (program, name) == ("truestep", "compare")
+    return tyro.cli(Command, args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_the_finished_runs_and_says_the_command_that_goes_on(number, code, capsys):
+    arguments = ["compare", "digits", "--candidates", "fp32", "--seeds", "40", "--target", "0.999", "--budget-attempts", "150"]
+    arguments += ["--out", "out"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "truestep", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    for line in process.stderr:
+        if "  1/40  fp32, seed 0: budget" in line:
+            break
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert process.returncode == code
+    done = len(Path("out/records.jsonl").read_text().splitlines())
+    assert done >= 1
+    assert f"{done} of 40 runs are kept in out; to go on:" in err
+    assert f"truestep {shlex.join(arguments)} --resume" in err
+    assert f"{done} of 40 runs are done" in out
+    assert Path("out/report.html").exists()

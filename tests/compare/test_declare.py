@@ -1,0 +1,171 @@
+"""What a comparison declares of task and machine, and what it refuses before any work."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from truestep import errors
+from truestep.compare.declare import Asked, declare
+from truestep.run import Settings, initial_digest, train
+
+LINE = """
+import torch
+from torch.utils.data import TensorDataset
+from truestep.tasks import Splits, Task
+
+class Line(Task):
+    name, batch, microbatches, updates = "line", 8, 2, 30
+    target, quality_name, quality_better = {target}, "squared error", "lower"
+    def splits(self):
+        x = torch.linspace(-1, 1, 48).unsqueeze(1)
+        parts = [TensorDataset(x[i::3], 2 * x[i::3]) for i in range(3)]
+        return Splits(train=parts[0], validation=parts[1], test=parts[2])
+    def model(self):
+        {model}
+        return torch.nn.Linear(1, 1)
+    def optimizer(self, parameters):
+        return torch.optim.SGD(parameters, lr=0.1, momentum=0.5)
+    def loss(self, model, microbatch):
+        return torch.nn.functional.mse_loss(model(microbatch[0]), microbatch[1])
+    def quality(self, model, dataset):
+        return torch.nn.functional.mse_loss(model(dataset.tensors[0]), dataset.tensors[1]).item()
+"""
+
+
+@pytest.fixture
+def line(tmp_path):
+    """A task file; returns FILE.py:NAME."""
+
+    def write(*, target="0.01", model="pass"):
+        (tmp_path / "line.py").write_text(LINE.format(target=target, model=model))
+        return f"{tmp_path / 'line.py'}:Line"
+
+    return write
+
+
+def test_the_protocol_states_what_the_task_says(line):
+    asked = line()
+    task, protocol = declare(Asked(task=asked, candidates=["fp32", "fp16  clip=1.0"], seeds=[4, 2]))
+    assert protocol.task == asked
+    assert protocol.data_digest == task.digest()
+    assert protocol.candidates == ("fp32", "fp16 clip=1")
+    assert protocol.seeds == (4, 2)
+    assert protocol.splits == {"train": 16, "validation": 16, "test": 16}
+    assert (protocol.batch, protocol.microbatches, protocol.budget_attempts) == (8, 2, 30)
+    assert (protocol.quality, protocol.direction) == ("squared error", "lower")
+    assert (protocol.target, protocol.target_from) == (0.01, "the task")
+    assert protocol.evaluate_every == 16, "an epoch, where the task says nothing"
+    assert protocol.initial_weights == {str(seed): initial_digest(task, seed=seed) for seed in (4, 2)}
+    assert protocol.model == "2 parameters, initialised by the task: Linear(in_features=1, out_features=1, bias=True)"
+    assert "SGD(" in protocol.optimizer
+    assert "lr=0.1" in protocol.optimizer
+    assert "momentum=0.5" in protocol.optimizer
+    assert "initial_lr" not in protocol.optimizer
+    assert protocol.schedule == "none"
+    assert protocol.margin_quality == pytest.approx(0.0001, rel=1e-12)
+    assert protocol.versions["torch"] == torch.__version__
+
+
+def test_a_schedule_is_described_without_addresses_and_over_the_budget():
+    task, protocol = declare(Asked(task="digits", candidates=["fp32"], seeds=[0], budget_attempts=123))
+    rate = task.optimizer(task.model().parameters()).defaults["lr"]
+    assert protocol.schedule == f"LambdaLR(lr_lambdas=(warmup_cosine), base_lrs=({rate})) over 123 ticks"
+    assert protocol.evaluate_every == task.evaluate_every
+
+
+def test_what_the_user_asks_takes_the_place_of_the_tasks_own(line):
+    asked = Asked(
+        task=line(),
+        candidates=["bf16"],
+        seeds=[1],
+        target=0.5,
+        budget_attempts=7,
+        budget_seconds=3.0,
+        evaluate_every=24,
+        to_the_end=True,
+        threads=3,
+        margin_examples=0.2,
+        margin_quality=0.03,
+        alpha=0.1,
+    )
+    _, protocol = declare(asked)
+    for field in (
+        "target",
+        "budget_attempts",
+        "budget_seconds",
+        "evaluate_every",
+        "threads",
+        "margin_examples",
+        "margin_quality",
+        "alpha",
+    ):
+        assert getattr(protocol, field) == getattr(asked, field)
+    assert not protocol.stop_at_target
+    assert protocol.target_from == "the user"
+
+
+def test_declaring_twice_gives_the_same_hash_and_leaves_random_state_alone(line):
+    asked = Asked(task=line(), candidates=["fp32", "bf16"], seeds=[0, 1])
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    first = declare(asked)[1]
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(6)
+    assert declare(asked)[1].hash == first.hash
+
+
+def test_the_hash_is_that_of_the_weights_of_a_run(line):
+    task, protocol = declare(Asked(task=line(), candidates=["fp32"], seeds=[3]))
+    assert train(task, Settings(budget_attempts=1), seed=3).initial_digest == protocol.initial_weights["3"]
+
+
+BASE = Asked(task="digits", candidates=["fp32", "bf16"], seeds=[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "named"),
+    [
+        ({"task": "mnist"}, errors.TaskError, "mnist"),
+        ({"task": "nowhere.py:Task"}, errors.TaskError, "nowhere.py"),
+        ({"candidates": []}, errors.ProtocolError, "no candidates"),
+        ({"candidates": ["fp64"]}, errors.PolicyError, "fp64"),
+        ({"candidates": ["fp32", "fp16 lr=1"]}, errors.ProtocolError, "'lr' is no key"),
+        ({"candidates": ["fp32", "fp16 scale=static:0.1"]}, errors.PolicyError, "0.1"),
+        ({"candidates": ["fp32", "fp16 accumulate=65"]}, errors.UsageError, "microbatches"),
+        ({"candidates": ["fp32", "fp16 clock=tokens:5"]}, errors.UsageError, "tokens"),
+        ({"candidates": ["fp32", " fp32 "]}, errors.ProtocolError, "stands twice"),
+        ({"seeds": []}, errors.ProtocolError, "no seeds"),
+        ({"target": float("nan")}, errors.ProtocolError, "target is no number"),
+        ({"target": 0.0}, errors.ProtocolError, "hundredth of a target of 0"),
+        ({"budget_attempts": 0}, errors.ProtocolError, "budget_attempts has to be 1 or more"),
+        ({"budget_seconds": -1.0}, errors.ProtocolError, "budget_seconds"),
+        ({"evaluate_every": 0}, errors.ProtocolError, "evaluate_every has to be 1 or more"),
+        ({"threads": 0}, errors.ProtocolError, "threads has to be 1 or more"),
+        ({"margin_quality": 0.0}, errors.ProtocolError, "margin_quality"),
+        ({"alpha": 0.0}, errors.ProtocolError, "alpha"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_by_name(changes, error, named):
+    with pytest.raises(error, match=named):
+        declare(dataclasses.replace(BASE, **changes))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the CUDA device here has tf32")
+def test_a_policy_that_the_device_lacks_is_refused():
+    with pytest.raises(errors.PolicyError, match="tf32"):
+        declare(dataclasses.replace(BASE, candidates=["fp32", "tf32"]))
+
+
+def test_a_task_without_a_target_needs_one(line):
+    with pytest.raises(errors.ProtocolError, match="declares no target") as caught:
+        declare(Asked(task=line(target="None"), candidates=["fp32"], seeds=[0]))
+    assert "--target" in caught.value.hint
+    assert declare(Asked(task=line(target="None"), candidates=["fp32"], seeds=[0], target=0.1))[1].target == 0.1
+
+
+def test_a_task_whose_code_fails_is_a_run_error_with_its_line(line, tmp_path):
+    with pytest.raises(errors.RunError, match=r"line\.py:14 in model: ZeroDivisionError") as caught:
+        declare(Asked(task=line(model="1 / 0"), candidates=["fp32"], seeds=[0]))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert not list(tmp_path.glob("truestep*"))

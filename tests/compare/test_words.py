@@ -1,0 +1,87 @@
+"""The terminal's words: every absence has one, and no number stands for it."""
+
+import pytest
+
+from truestep.compare import summarize
+from truestep.compare.table import AGAINST, ON_THE_WAY, TO_TARGET, against_row, on_the_way_row, to_target_row
+from truestep.compare.words import ratio_text
+
+BASE = [10.0, 12.0, 11.0, 15.0, 13.0, 14.0]
+
+
+def cells(names, row):
+    assert len(names) == len(row)
+    return dict(zip(names, row, strict=True))
+
+
+@pytest.fixture
+def table(declare, raced):
+    """{candidate: (cells to the target, cells on the way, cells against the baseline or None)}."""
+
+    def build(changes=None, *, protocol=None, **times):
+        protocol = protocol or declare()
+        rows = summarize(protocol, raced(protocol, changes, **times)).rows
+        return {
+            row.standing.candidate: (
+                cells(TO_TARGET, to_target_row(row.standing)),
+                cells(ON_THE_WAY, on_the_way_row(row.standing)),
+                None if row.against is None else against_row(row),
+            )
+            for row in rows
+        }
+
+    return build
+
+
+def test_a_candidate_that_reached(table):
+    to_target, on_the_way, against = table(fp32=BASE, fp16=[t / 2 for t in BASE])["fp16"]
+    assert to_target == {
+        "candidate": "fp16",
+        "reached": "6/6",
+        "rate, 95 %": "54% to 100%",
+        "restricted mean, 95 %": "6.25 s (5.27 to 7.23)",
+        "ERT": "6.25 s",
+        "median": "6.25 s",
+        "updates": "62.5",
+    }
+    assert on_the_way["skipped"] == "30 (7.41%)"
+    assert on_the_way["examples/s applied"] == "640"
+    assert on_the_way["final quality, 95 %"] == "0.9 (0.9 to 0.9)"
+    assert against[1:3] == ["2x (2 to 2)", "0.0312"]
+
+
+def test_failures_are_named_and_what_was_not_reached_says_so(table):
+    to_target, on_the_way, against = table(fp32=BASE, fp16=[None] * 6)["fp16"]
+    assert to_target["reached"] == "0/6, 6 diverged"
+    assert to_target["restricted mean, 95 %"] == "20 s (all at the budget)"
+    assert (to_target["ERT"], to_target["median"], to_target["updates"]) == ("not reached",) * 3
+    assert on_the_way["final quality, 95 %"] == "not measured"
+    assert against[1].startswith("at most 0.6")
+
+
+def test_one_run_has_no_interval(table, declare):
+    to_target, on_the_way, _ = table(protocol=declare(seeds=(3,)), fp32=[10.0], fp16=[9.0])["fp32"]
+    assert to_target["restricted mean, 95 %"] == "10 s (one run)"
+    assert on_the_way["final quality, 95 %"] == "0.9"
+
+
+def test_a_candidate_that_has_not_run(table):
+    to_target, on_the_way, against = table(fp32=BASE)["fp16"]
+    assert list(to_target.values())[1:] == ["not run", "not run", "not measured", *["not reached"] * 3]
+    assert on_the_way["skipped"] == "no attempt"
+    assert on_the_way["examples/s applied"] == "not measured"
+    assert set(against[1:]) == {"not measured"}
+
+
+def test_an_emulated_candidate_is_labelled(table):
+    rows = table({"fp16": {"emulated": True}}, fp32=BASE, fp16=BASE)["fp16"]
+    assert rows[0]["candidate"] == rows[1]["candidate"] == rows[2][0] == "fp16 (emulated)"
+
+
+def test_the_baseline_comes_first(table):
+    assert list(table(fp32=BASE, fp16=BASE)) == ["fp32", "fp16"]
+
+
+def test_columns_are_never_more_than_their_cells():
+    assert len(AGAINST) == 6
+    assert ratio_text(None) == "not measured"
