@@ -1,4 +1,4 @@
-"""Lightning's Fabric (2.6.6) ends a run at a float16 overflow when it clips, refuses to clip under fused optimizers, and hides skips.
+"""Lightning's Fabric (2.6.6) raises at a float16 overflow that it clips, refuses to clip under fused optimizers, hides skips.
 
 Lightning's Trainer is not installed with these tests. Its division of a short last window by the full one is therefore not
 shown: Fabric divides nothing, and the loop that its documentation gives is run instead. The schedule's tick on a skip is

@@ -1,4 +1,4 @@
-"""Fused SGD with momentum steps from uninitialised memory after a skipped first attempt (torch 2.14.1); here it is not entered."""
+"""Fused SGD with momentum steps from uninitialised memory after a skipped first attempt (torch 2.14.1); ours does not."""
 
 import math
 

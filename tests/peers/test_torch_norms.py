@@ -1,4 +1,4 @@
-"""torch's float32 norms and clips are off in long tensors, overflow in large ones, and spread one infinity as NaN (torch 2.14.1)."""
+"""torch's float32 norms and clips are off in long tensors, overflow in large ones, spread an infinity as NaN (torch 2.14.1)."""
 
 import math
 
