@@ -127,6 +127,15 @@ def test_a_throughput_stands_in_one_cell_with_its_skip_rate(page: Page) -> None:
     assert all("examples/s" in cell.text and "%" in cell.text for cell in cells)
 
 
+def test_the_baseline_again_has_a_row_and_a_verdict_and_no_place_in_the_title(tmp_path: Path) -> None:
+    out = made.comparison(tmp_path, attempts=300, candidates=("fp32", "bf16", "fp32 again"), seeds=(0, 1))
+    page = parsed(write(out))
+    assert page.one("h1").text == "digits: bf16 against fp32"
+    assert [head.text.split() for head in page.all("th", role="rowheader")][2] == ["fp32", "again", "the", "baseline", "again"]
+    assert "noise floor" in page.all("article")[1].text
+    assert "--candidates fp32 --seeds 1 " in page.all("li", **{"class": "run"})[2].text
+
+
 def test_the_verdicts_are_the_summarys_words(out: Path, page: Page) -> None:
     candidates = json.loads((out / "summary.json").read_text())["candidates"]
     said = [re.sub(r"\s+", " ", article.text).lower() for article in page.all("article")]

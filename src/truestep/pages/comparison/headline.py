@@ -32,7 +32,7 @@ class Verdict:
 def headline(comparison: Comparison) -> Headline:
     """Task, target, candidates, seeds and machine, as the protocol declares them."""
     protocol = comparison.protocol
-    rivals = [name for name in comparison.candidates if name != comparison.baseline]
+    rivals = [one["candidate"] for one in comparison.summary["candidates"] if not (one["baseline"] or one["again"])]
     better = "at least" if protocol["direction"] == "higher" else "at most"
     raced = f"{listing(rivals)} against {comparison.baseline}" if rivals else f"{comparison.baseline} alone"
     return Headline(

@@ -60,7 +60,7 @@ def _estimate(estimate: Mapping[str, Any] | None, words: Words) -> Cell:
     if estimate is None:
         return Cell(words=NOT_MEASURED)
     below = [_between(estimate["interval"], words)]
-    for name, key, absent in (("restarts", "ert", "never reached"), ("median", "median", "not reached")):
+    for name, key, absent in (("restarts", "ert", "never"), ("median", "median", "not reached")):
         value = estimate[key]
         below.append(Cell(words=f"{name}: {absent if value is None else words(value)}", value=value))
     mean = estimate["restricted_mean"]
