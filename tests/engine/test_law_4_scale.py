@@ -93,7 +93,7 @@ def test_a_fixed_scale_stays(scale: LossScale) -> None:
     assert scale.after(finite=False).after(finite=True) == scale
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan, 0.1, 1e39, 1e-46])
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan, 0.1, 1e39, 1e-46, 2.0**-140])
 def test_what_is_no_positive_float32_number_is_no_scale(bad: float) -> None:
     with pytest.raises(PolicyError, match="float32"):
         LossScale.static(bad)

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from truestep.engine.gradients import exact_norm
+from truestep.engine.gradients import FLOAT32_MAX, exact_norm
 from truestep.errors import ClipError
 
 
@@ -70,6 +70,8 @@ class ClipValue:
     def __call__(self, gradients: list[Tensor], *, norm: float, unit: float) -> tuple[float, float]:
         """Cut in stored units, where `limit` is `limit / unit`; reads the elements again for the clipped norm."""
         bound = self.limit / unit
+        if bound >= FLOAT32_MAX:
+            return unit, norm  # nothing finite lies beyond
         torch._foreach_clamp_min_(gradients, -bound)
         torch._foreach_clamp_max_(gradients, bound)
         return unit, exact_norm(gradients) * unit

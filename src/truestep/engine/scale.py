@@ -66,16 +66,16 @@ class LossScale:
     def __post_init__(self) -> None:
         """Validate once, so that `after` never has to."""
         upper = math.inf if self.max is None else self.max
-        if not (0.0 < self.value < math.inf and _float32(self.value) == self.value):
+        if not (2.0**-126 <= self.value < math.inf and _float32(self.value) == self.value):
             raise PolicyError(
-                f"a loss scale of {self.value} is not a positive float32 number",
+                f"a loss scale of {self.value} is not a normal float32 number above 0",
                 hint="use a power of two, such as 2.0**16: scaling by it is exact",
                 value=self.value,
             )
-        if not 0.0 < self.min <= self.value <= upper:
+        if not 2.0**-126 <= self.min <= self.value <= upper:
             raise PolicyError(
-                "a loss scale has to lie between its limits, and these above 0",
-                hint="choose min <= init <= max",
+                "a loss scale has to lie between its limits, and these among the normal float32 numbers",
+                hint="choose 2**-126 <= min <= init <= max",
                 min=self.min,
                 value=self.value,
                 max=upper,
