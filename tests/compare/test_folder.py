@@ -55,6 +55,18 @@ def test_records_are_read_back_as_they_were_appended(declare, raced, tmp_path):
     assert Folder.opened(tmp_path, protocol, resume=True).records == records
 
 
+def test_a_record_is_whole_in_its_file_when_it_is_synced(declare, raced, tmp_path, monkeypatch):
+    protocol = declare()
+    folder = Folder.opened(tmp_path, protocol, resume=False)
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    sizes = []
+    for record in raced(protocol, fp32=[10, 11]):
+        folder.append(record)
+        sizes.append((tmp_path / "records.jsonl").stat().st_size)
+    assert synced == sizes
+
+
 def test_finished_runs_are_not_begun_anew_without_being_asked_to_go_on(declare, ran, tmp_path):
     protocol = declare()
     Folder.opened(tmp_path, protocol, resume=False).append(ran(protocol, "fp32", 3))
@@ -108,7 +120,7 @@ def test_what_follows_the_last_newline_was_never_finished_and_is_cut_off(declare
     assert [record["candidate"] for record in read_records(tmp_path)] == ["fp32", "fp16"]
 
 
-@pytest.mark.parametrize("line", ["{not json}", "[1, 2]", ""])
+@pytest.mark.parametrize("line", ["{not json}", "[1, 2]", "", "{}", '{"schema": 2}', '{"schema": 1, "candidate": "fp32"}'])
 def test_a_line_that_is_no_record_is_refused_by_its_number(declare, ran, tmp_path, line):
     protocol = declare()
     Folder.opened(tmp_path, protocol, resume=False).append(ran(protocol, "fp32", 3))

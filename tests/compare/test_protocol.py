@@ -135,6 +135,14 @@ def test_another_schema_is_refused(declare):
         Protocol.from_dict(declare().as_dict() | {"schema": 2})
 
 
+@pytest.mark.parametrize(
+    "values", [{"candidates": 5}, {"candidates": [5]}, {"seeds": None}, {"target": "high"}, {"batch": 0}, {"batch": "many"}]
+)
+def test_a_value_that_no_protocol_has_is_refused_as_a_record(declare, values):
+    with pytest.raises(errors.RecordError, match="a value that none has"):
+        Protocol.from_dict(declare().as_dict() | values)
+
+
 def test_missing_and_unknown_fields_are_refused_by_name(declare):
     record = declare().as_dict()
     del record["alpha"]

@@ -76,6 +76,7 @@ def test_a_candidate_that_has_not_run(table):
 def test_an_emulated_candidate_is_labelled(table):
     rows = table({"fp16": {"emulated": True}}, fp32=BASE, fp16=BASE)["fp16"]
     assert rows[0]["candidate"] == rows[1]["candidate"] == rows[2][0] == "fp16 (emulated)"
+    assert rows[2][2] == "withheld"
 
 
 def test_the_baseline_comes_first(table):

@@ -15,6 +15,7 @@ from truestep.compare.order import Slot
 from truestep.compare.protocol import Protocol, first_difference
 from truestep.compare.verdict import Summary, demand_records
 from truestep.errors import RecordError
+from truestep.run import RunRecord
 
 PROTOCOL, RECORDS, SUMMARY, LEDGERS = "protocol.json", "records.jsonl", "summary.json", "ledgers"
 
@@ -134,7 +135,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
         RecordError: the file cannot be read, or a line holds no record; the line is named.
     """
     lines = (_content(path / RECORDS) or b"").split(b"\n")[:-1]
-    return [_parsed(line, f"{path / RECORDS}, line {number},") for number, line in enumerate(lines, start=1)]
+    return [_record(line, f"{path / RECORDS}, line {number},") for number, line in enumerate(lines, start=1)]
 
 
 def _prove_writable(path: Path) -> None:
@@ -183,6 +184,15 @@ def _content(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror or error}", path=str(path)) from error
+
+
+def _record(line: bytes, place: str) -> dict[str, Any]:
+    record = _parsed(line, place)
+    try:
+        RunRecord.from_dict(record)
+    except RecordError as error:
+        raise RecordError(f"{place} holds {error.summary}", hint=error.hint) from error
+    return record
 
 
 def _parsed(content: bytes, place: str) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class Protocol:
         """The protocol that `as_dict` was called on.
 
         Raises:
-            RecordError: another schema, or fields that are missing or unknown; they are named.
+            RecordError: another schema, fields that are missing or unknown (they are named), or values that no protocol has.
         """
         values = dict(record)
         schema = values.pop("schema", None)
@@ -136,7 +136,11 @@ class Protocol:
         names = {field.name for field in fields(Protocol)}
         if odd := sorted(names ^ values.keys()):
             raise RecordError(f"a protocol with fields missing or unknown: {', '.join(odd)}", fields=", ".join(odd))
-        return Protocol(**values | {"candidates": tuple(values["candidates"]), "seeds": tuple(values["seeds"])})
+        try:
+            candidates = tuple(str(Candidate.parse(text)) for text in values["candidates"])
+            return Protocol(**values | {"candidates": candidates, "seeds": tuple(values["seeds"])})
+        except (AttributeError, TypeError, ValueError, ProtocolError) as error:
+            raise RecordError(f"a protocol with a value that none has: {error}") from error
 
 
 def first_difference(left: Protocol, right: Protocol) -> tuple[str, Any, Any] | None:

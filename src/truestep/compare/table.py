@@ -51,7 +51,7 @@ def against_row(row: Row) -> list[str]:
     return [
         name(row.standing),
         ratio_text(ratios["seconds"]),
-        p_text(ratios["seconds"]),
+        "withheld" if row.standing.emulated else p_text(ratios["seconds"]),
         _plain(ratios["completed"]),
         ratio_text(ratios["examples"]),
         p_text(ratios["examples"]),
