@@ -55,6 +55,18 @@ def test_attempts_behind_a_resume_are_waste(write: Write, make_attempts: Attempt
     assert [line["attempt"] for line in read(path) if line.get("waste")] == [4, 5]
 
 
+def test_a_torn_resume_has_not_happened(tmp_path: Path, write: Write, make_attempts: Attempts) -> None:
+    first = make_attempts([None] * 2)
+    second = make_attempts([None], after=first[0].counts)
+    before = len(write(first).read_bytes())
+    whole = write(second, resume=True).read_bytes()
+    resumed = whole.index(b"\n", before) + 1
+    for size in range(before, len(whole)):
+        path = tmp_path / "torn.jsonl"
+        path.write_bytes(whole[:size])
+        assert list(outcomes(path)) == (first if size < resumed else first[:1])
+
+
 def test_a_later_resume_can_roll_back_what_an_earlier_one_kept(write: Write, make_attempts: Attempts) -> None:
     first = make_attempts([None] * 4)
     second = make_attempts([None] * 2, after=first[2].counts)

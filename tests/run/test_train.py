@@ -17,6 +17,7 @@ from truestep import ClipNorm, Every, LossScale
 from truestep.errors import LedgerError, TaskError, UsageError
 from truestep.ledger import outcomes, read, summarize
 from truestep.run import Settings, initial_digest, train
+from truestep.run.clocks import Stopwatch
 from truestep.run.sampling import order
 from truestep.tasks import Splits
 
@@ -71,6 +72,30 @@ def test_an_epoch_ends_in_a_short_window_evaluation_goes_by_examples_and_test_co
         "loss",
         "loss",
         "quality on test",
+    ]
+
+
+def test_every_second_is_charged_to_what_it_is_spent_on(line_with: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = line_with()
+    trace = traced(task)
+    turn = Stopwatch.turn
+
+    def write_turn(watch: Stopwatch, dial: Any) -> None:
+        trace.append(f"turn {dial}")
+        turn(watch, dial)
+
+    monkeypatch.setattr(Stopwatch, "turn", write_turn)
+    train(task, replace(CPU, budget_attempts=3), seed=0)
+    assert [event for event in trace if isinstance(event, str)] == [
+        "turn train",
+        *["loss"] * 4,
+        "turn eval",
+        "quality on validation",
+        "turn train",
+        *["loss"] * 2,
+        "turn eval",
+        "quality on test",
+        "turn eval",  # the last reading waits for the device
     ]
 
 
@@ -346,11 +371,11 @@ def test_memory_that_runs_out_is_a_status_of_its_own(line: type[Any], part: str)
     assert record.status == "out of memory"
 
 
-def test_a_weight_that_is_not_the_losss_denominator_is_an_error(line_with: Any) -> None:
-    record = train(line_with(weight=lambda microbatch: 3.0), CPU, seed=0)
+def test_a_loss_that_the_engine_refuses_is_an_error(line_with: Any) -> None:
+    record = train(line_with(loss=lambda model, microbatch: model(microbatch[0])), CPU, seed=0)
     assert record.status == "error"
     assert record.detail is not None
-    assert record.detail.startswith("WeightError: ")
+    assert record.detail.startswith("LossError: ")
 
 
 @pytest.mark.parametrize("part", PARTS)
