@@ -58,7 +58,7 @@ def status(record: Record) -> str:
     time, examples = SECONDS.reached(record), EXAMPLES.reached(record)
     if time is not None and examples is not None:
         return f"Reached the target after {seconds(time)} and {EXAMPLES.words(examples)} examples."
-    words = {"budget": "Budget spent", "error": "Ended by an error", "stalled": "Stalled, skip after skip"}
+    words = {"budget": "Budget spent", "error": "Ended by an error"}
     ended = words.get(record["status"], str(record["status"]).capitalize())
     spent = f"{seconds(SECONDS.spent(record))} and {EXAMPLES.words(EXAMPLES.spent(record))} examples"
     return f"{ended} after {spent}, before it reached the target."
