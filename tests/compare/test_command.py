@@ -1,6 +1,7 @@
 """`truestep compare`: one document or tables on stdout, talk on stderr, exit codes, and the command that goes on."""
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -157,3 +158,15 @@ def test_a_signal_keeps_the_finished_runs_and_says_the_command_that_goes_on(numb
     assert f"truestep {shlex.join(arguments)} --resume" in err
     assert f"{done} of 40 runs are done" in out
     assert Path("out/report.html").exists()
+
+
+@pytest.mark.skipif(not Path("/usr/bin/script").exists(), reason="script(1), which gives a process a terminal, is not here")
+def test_on_a_terminal_bars_show_the_runs_and_the_run_and_vanish():
+    arguments = shlex.join([sys.executable, "-m", "truestep", *SMALL[:-1], "0.99", "--out", "out"])
+    environment = {**os.environ, "TERM": "xterm"}
+    command = ["/usr/bin/script", "-qec", arguments, "/dev/null"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0
+    assert " 4/4 " in ended.stdout
+    assert "-1/" not in ended.stdout
+    assert "  4/4  fp32, seed 1: budget after 10 completed updates" in ended.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -217,9 +218,15 @@ def _progress() -> Iterator[Callable[[Event], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bars:
         runs, run = bars.add_task("runs", total=None), bars.add_task("starting", total=None)
+        shown = 0.0
 
         def show(event: Event) -> None:
-            bars.update(runs, total=event.total, completed=event.slot.position - (event.record is None))
+            nonlocal shown
+            if event.inside is not None and time.monotonic() < shown + 0.1:  # its time is the run's
+                return
+            shown = time.monotonic()
+            if not event.warmup:
+                bars.update(runs, total=event.total, completed=event.slot.position - (event.record is None))
             if event.inside is None:
                 bars.reset(run, description=_name(event), total=None)
             else:
