@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,12 @@ def test_the_throughput_and_the_skip_rate_share_a_line(
     assert "loss scale  2 to 16" in lines
     assert "throughput  12 examples/s applied, 15 tokens/s applied; 25.00% of attempts skipped" in lines
     assert not [line for line in lines if line.startswith(("waste", "missing"))]
+
+
+def test_a_large_rate_is_written_out(write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]) -> None:
+    fast = [replace(outcome, seconds=1 / 2048) for outcome in make_attempts([None, None], tokens=None)]
+    Command(file=write(fast)).run()
+    assert "throughput  16,384 examples/s applied; 0.00% of attempts skipped" in capsys.readouterr().out.splitlines()
 
 
 def test_waste_and_missing_lines_are_told(write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]) -> None:

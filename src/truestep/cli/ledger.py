@@ -66,8 +66,12 @@ def text(summary: Summary) -> list[str]:
 
 def _throughput(summary: Summary) -> str:
     examples = summary.examples_per_second
-    rates = "not measured" if examples is None else f"{examples:.4g} examples/s applied"
+    rates = "not measured" if examples is None else f"{_figure(examples)} examples/s applied"
     if summary.tokens_per_second is not None:
-        rates += f", {summary.tokens_per_second:.4g} tokens/s applied"
+        rates += f", {_figure(summary.tokens_per_second)} tokens/s applied"
     skipped = "no attempt" if summary.skip_rate is None else f"{summary.skip_rate:.2%} of attempts skipped"
     return f"{rates}; {skipped}"
+
+
+def _figure(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.3g}"
