@@ -21,7 +21,8 @@ def test_the_throughput_and_the_skip_rate_share_a_line(
     path = write(make_attempts([None, None, None, Reason.BACKWARD]))
     assert Command(file=path).run() == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "attempts    4 = 3 completed + 1 skipped (1 backward overflow)" in lines
+    place = lines.index("attempts    4 = 3 completed + 1 skipped")
+    assert lines[place + 1] == "            1 backward overflow"
     assert "examples    32 seen, 24 applied" in lines
     assert "tokens      40 seen, 30 applied" in lines
     assert "ticks       3 of the scheduler" in lines
@@ -54,6 +55,13 @@ def test_a_ledger_without_an_attempt_says_so(write: Write, capsys: pytest.Captur
     assert "no attempt" in printed
     assert "loss scale  none used" in printed
     assert "throughput  not measured; no attempt" in printed
+
+
+def test_a_loss_scale_that_never_moved_is_one_number(
+    write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Command(file=write(make_attempts([None]))).run()
+    assert "loss scale  2" in capsys.readouterr().out.splitlines()
 
 
 def test_json_is_one_document_equal_to_the_summary(

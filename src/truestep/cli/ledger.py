@@ -39,19 +39,16 @@ class Command:
 def text(summary: Summary) -> list[str]:
     """The summary's lines for a reader; the skip rate and the throughput share one."""
     counts = summary.counts
-    reasons = ", ".join(f"{count} {reason}" for reason, count in counts.skipped_by_reason.items())
     lines = [
         f"run         {summary.run_id}  {', '.join(summary.policies) or 'no attempt'}  begun {summary.created}",
-        f"attempts    {counts.attempts} = {counts.completed} completed + {counts.skipped} skipped"
-        + (f" ({reasons})" if reasons else ""),
+        f"attempts    {counts.attempts} = {counts.completed} completed + {counts.skipped} skipped",
+        *(f"            {count} {reason}" for reason, count in counts.skipped_by_reason.items()),
         f"examples    {counts.examples_seen} seen, {counts.examples_applied} applied",
         "tokens      not counted"
         if counts.tokens_seen is None
         else f"tokens      {counts.tokens_seen} seen, {counts.tokens_applied} applied",
         f"ticks       {counts.ticks} of the scheduler",
-        "loss scale  none used"
-        if summary.loss_scale is None
-        else f"loss scale  {summary.loss_scale[0]:g} to {summary.loss_scale[1]:g}",
+        f"loss scale  {_span(summary.loss_scale)}",
         f"throughput  {_throughput(summary)}",
     ]
     if summary.wasted_attempts:
@@ -62,6 +59,12 @@ def text(summary: Summary) -> list[str]:
     if summary.missing_attempts:
         lines.append(f"missing     {summary.missing_attempts} attempts have no line in this file")
     return lines
+
+
+def _span(scale: tuple[float, float] | None) -> str:
+    if scale is None:
+        return "none used"
+    return f"{scale[0]:g}" if scale[0] == scale[1] else f"{scale[0]:g} to {scale[1]:g}"
 
 
 def _throughput(summary: Summary) -> str:
