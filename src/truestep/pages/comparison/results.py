@@ -78,11 +78,18 @@ def _speedup(one: Standing, clock: str) -> Cell:
     ratio, updates = one["against"]["ratios"][clock], one["against"]["ratios"]["completed"]
     if ratio is None:
         return Cell(words=NOT_MEASURED)
-    p = ratio["p"] if ratio["p_adjusted"] is None else ratio["p_adjusted"]
-    below = [_between(ratio["interval"], significant), Cell(words=f"p = {significant(p)}", value=p)]
+    below = [_between(ratio["interval"], significant), _p(one, ratio, clock)]
     if clock == "examples" and updates is not None:
         below.append(Cell(words=f"updates: {_times(updates)}", value=updates["speedup"]))
     return Cell(words=_times(ratio), value=ratio["speedup"], below=tuple(below))
+
+
+def _p(one: Standing, ratio: Mapping[str, Any], clock: str) -> Cell:
+    """No p-value stands beside seconds that say nothing."""
+    if clock == "seconds" and one["emulated"]:
+        return Cell(words="p withheld")
+    p = ratio["p"] if ratio["p_adjusted"] is None else ratio["p_adjusted"]
+    return Cell(words=f"p = {significant(p)}", value=p)
 
 
 def _times(ratio: Mapping[str, Any]) -> str:
