@@ -205,7 +205,7 @@ def test_a_mean_over_outputs_may_be_in_proportion_but_then_always() -> None:
     outcome = update([torch.randn(4, 4), torch.randn(2, 4)])
     assert "3 elements for each unit of weight" in outcome.weight_check
     with pytest.raises(WeightError, match="before over 3"):
-        update([torch.randn(2, 5, 4)])
+        update([torch.randn(2, 4), torch.randn(2, 5, 4)])
 
 
 def test_what_the_graph_does_not_tell_is_recorded_as_not_checked() -> None:

@@ -18,7 +18,8 @@ from truestep.engine.policy import POLICIES
 from truestep.engine.replay import RandomState, Replay
 from truestep.engine.scale import LossScale
 from truestep.engine.stepping import names_of, parameters_of, step
-from truestep.engine.weights import Shares, WeightCheck, weight_of
+from truestep.engine.weight_check import WeightCheck
+from truestep.engine.weights import Shares, weight_of
 from truestep.errors import LossError, StateError, WeightError
 from truestep.probe.buffers import Buffers
 

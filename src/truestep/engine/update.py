@@ -18,7 +18,8 @@ from truestep.engine.plan import Plan
 from truestep.engine.policy import Policy, demand_scale
 from truestep.engine.scale import LossScale
 from truestep.engine.stepping import demand_optimizer
-from truestep.engine.weights import LossIs, WeightCheck
+from truestep.engine.weight_check import WeightCheck
+from truestep.engine.weights import LossIs
 from truestep.errors import SkipLimitError, StateError
 from truestep.probe.buffers import Buffers
 

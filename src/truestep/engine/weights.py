@@ -1,14 +1,11 @@
-"""Weights: what a mean loss is a mean over, the shares that follow, and the check against the loss's own denominator."""
+"""Weights: what a mean loss is a mean over, and the shares that follow."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, Literal
 
-from torch import Tensor
-
 from truestep.errors import WeightError
-from truestep.probe.denominator import Reading, Term, read_loss
 
 LossIs = Literal["mean", "sum", "share"]
 RATIO_LIMIT = 2.0**8
@@ -94,92 +91,3 @@ class Shares:
                 found=self._sum,
             )
         return 1.0
-
-
-class WeightCheck:
-    """Holds declared weights against the denominators of the first attempt's losses.
-
-    Scored targets have to be met exactly. A mean over output elements may be in proportion (8 examples of 10 outputs each are 80
-    elements), and then in the same proportion in every microbatch. What the graph does not tell is said in `text`.
-    """
-
-    def __init__(self, loss_is: LossIs, *, declared: bool, wanted: bool) -> None:
-        self._loss_is = loss_is
-        self._hint = "" if declared else "give Update(weight=...): it counts examples where nothing is declared; "
-        self._open = wanted and loss_is != "share"
-        self._proportion: float | None = None
-        self.text = "not checked: switched off" if not wanted else "not checked: no weighted backward yet"
-        if loss_is == "share":
-            self.text = "not checked: a share has no denominator of its own"
-
-    def close(self) -> None:
-        """After the first attempt the check costs nothing more, except where it is a proportion that has to last."""
-        self._open = self._proportion is not None and self._proportion != 1.0
-
-    def __call__(self, loss: Tensor, weight: float) -> None:
-        """WeightError, with both numbers, where `weight` is not what `loss` is a mean over."""
-        if not self._open:
-            return
-        reading = read_loss(loss)
-        if self._loss_is == "sum":
-            self._check_sum(reading)
-        else:
-            self._check_mean(reading, weight)
-
-    def _check_sum(self, reading: Reading) -> None:
-        means = [term for term in reading.terms if term.kind == "mean" and term.count != 1.0]
-        if means and len(means) == len(reading.terms):
-            raise WeightError(
-                f"loss_is='sum' was declared, and the loss is a mean over {means[0].count:g} ({means[0].node})",
-                hint="use loss_is='mean', or reduction='sum' in the loss",
-                denominator=means[0].count,
-            )
-        self.text = "a sum, as declared: it has no denominator to hold the weight against"
-
-    def _check_mean(self, reading: Reading, weight: float) -> None:
-        if any(math.isclose(found, weight, rel_tol=1e-6) for found in reading.denominators):
-            self._keep_proportion(1.0, weight)
-            factors = sorted({term.factor for term in reading.terms if term.kind == "mean"} - {1.0})
-            carried = f"; the loss carries the factors {factors}" if factors else ""
-            self.text = f"equals the loss's denominator ({_main(reading).node}){carried}"
-        elif reading.unread is not None or not reading.denominators:
-            self.text = f"not checked: the graph does not tell ({reading.unread or 'no reduction in it'})"
-        elif _main(reading).kind == "mean" and not _main(reading).scored:
-            proportion = (_main(reading).count or 0.0) / weight
-            self._keep_proportion(proportion, weight)
-            self.text = f"in proportion: the loss is a mean over {proportion:g} elements for each unit of weight"
-        else:
-            raise self._refusal(_main(reading), weight)
-
-    def _keep_proportion(self, proportion: float, weight: float) -> None:
-        if self._proportion is not None and not math.isclose(self._proportion, proportion, rel_tol=1e-6):
-            raise WeightError(
-                f"the loss is a mean over {proportion * weight:g} elements at a weight of {weight:g}, and before over"
-                f" {self._proportion:g} for each unit of weight: the weight is not what it is a mean over",
-                hint=f"{self._hint}count the elements that the loss averages",
-                weight=weight,
-                denominator=proportion * weight,
-            )
-        self._proportion = proportion
-
-    def _refusal(self, term: Term, weight: float) -> WeightError:
-        if term.kind == "sum" and abs(term.factor) == 1.0:
-            return WeightError(
-                f"loss_is='mean' was declared, and the loss is an undivided sum ({term.node}); its weight is {weight:g}",
-                hint="use loss_is='sum', or divide the sum by what it is a mean over",
-                weight=weight,
-            )
-        denominator = term.denominator
-        shifted = "; labels shifted by one lose one target per sequence" if 0 < weight - denominator <= weight / 2 else ""
-        return WeightError(
-            f"the declared weight is {weight:g}, and the loss is a mean over {denominator:g} ({term.node})",
-            hint=f"{self._hint}count the targets that are scored, those with ignore_index left out{shifted}",
-            weight=weight,
-            denominator=denominator,
-            node=term.node,
-        )
-
-
-def _main(reading: Reading) -> Term:
-    """The term that a weight is meant for: one that scores targets, else one that is divided, else the first."""
-    return min(reading.terms, key=lambda term: (not term.scored, term.denominator == 1.0, term.kind == "sum"))
