@@ -45,7 +45,7 @@ def diagnose(evidence: Evidence, verdict: Verdict) -> Skip:
 def _input(evidence: Evidence) -> Skip | None:
     for index, microbatch in enumerate(evidence.microbatches):
         bad = first_input(microbatch)
-        if bad is not None and bad[1] != "-inf":  # -inf is how attention masks say no
+        if bad is not None:
             return _skip(Reason.INPUT, f"microbatch {index}{bad[0]}", f"it holds {bad[1]}")
     return None
 

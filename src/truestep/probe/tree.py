@@ -1,4 +1,4 @@
-"""Finding the tensors in whatever a microbatch, an input or an output is made of."""
+"""Finding the arrays in whatever a microbatch, an input or an output is made of."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 
 def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Everything in `tree` that has a shape, with its path: depth first through tuples, lists, mappings and dataclasses.
+    """Everything in `tree` that has a shape, with its path: depth first through mappings, tuples, lists and dataclasses.
 
     >>> import torch
     >>> [path for path, leaf in leaves({"input": torch.zeros(2), "more": [torch.ones(3), "text"]})]
     ["['input']", "['more'][0]"]
     """
-    if hasattr(tree, "shape"):
-        yield path, tree
-    elif isinstance(tree, Mapping):
+    if isinstance(tree, Mapping):
         for key, branch in tree.items():
             yield from leaves(branch, f"{path}[{key!r}]")
+    elif hasattr(tree, "shape"):
+        yield path, tree
     elif isinstance(tree, (tuple, list)):
         for index, branch in enumerate(tree):
             yield from leaves(branch, f"{path}[{index}]")
