@@ -61,6 +61,12 @@ def test_the_learning_rate_of_an_outcome_is_the_one_its_update_used() -> None:
     assert [update([batch(2)]).lr for _ in range(3)] == [(1.0,), (0.5,), (0.25,)]
 
 
+def test_without_a_schedule_nothing_ticks() -> None:
+    model = mlp()
+    update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)
+    assert update([batch(2)]).counts.ticks == 0
+
+
 def test_counts_that_nobody_told_are_not_made_up() -> None:
     model = mlp()
     update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)

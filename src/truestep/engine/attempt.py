@@ -17,6 +17,7 @@ from truestep.engine.plan import Plan
 from truestep.engine.policy import POLICIES
 from truestep.engine.replay import RandomState, Replay
 from truestep.engine.scale import LossScale
+from truestep.engine.seal import Guard, Seal
 from truestep.engine.stepping import names_of, parameters_of, step
 from truestep.engine.weight_check import WeightCheck
 from truestep.engine.weights import Shares, weight_of
@@ -32,10 +33,17 @@ class Attempt:
     """
 
     def __init__(
-        self, plan: Plan[Any], scale: LossScale, buffers: Buffers, weight_check: WeightCheck, total: float | None
+        self,
+        plan: Plan[Any],
+        *,
+        scale: LossScale,
+        total: float | None,
+        buffers: Buffers,
+        guard: Guard,
+        weight_check: WeightCheck,
     ) -> None:
         self._start = time.perf_counter()
-        self._plan, self._buffers, self._weight_check = plan, buffers, weight_check
+        self._plan, self._buffers, self._guard, self._weight_check = plan, buffers, guard, weight_check
         self._open = True
         self._outcome: Outcome | None = None
         self.scale = scale
@@ -49,6 +57,7 @@ class Attempt:
         self.params = parameters_of(plan.optimizer)
         clear(self.params)
         buffers.keep()
+        self._seal = Seal(self.params)
         self._random = RandomState.now(plan.device)
 
     @property
@@ -100,7 +109,9 @@ class Attempt:
             return
         self.losses.append((index, factor, loss.detach()))
         loss = loss if loss.dtype is torch.float32 else loss.float()  # in float16 the scale itself would overflow
+        self._seal.demand()
         torch.autograd.backward(loss * (self.scale.value * factor), inputs=self.params)
+        self._seal.renew()
 
     def grad(self, loss: Tensor, inputs: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
         """The gradients of `loss` by `inputs`, in original units and with a graph, for a penalty on them.
@@ -115,10 +126,12 @@ class Attempt:
 
     def judge(self) -> Verdict:
         """The verdict on the accumulated gradient; not finite where the total weight is 0 and there is none."""
+        self._buffers.learn()
         if not self.losses:
             if self.shares.total == 0.0:
                 return Verdict(finite=False, norm=None)
             raise StateError("the attempt made no backward", hint="call attempt.backward(loss, weight) for each microbatch")
+        self._seal.demand()
         self.gradients = gradients_of(self.params)
         return judge(self.gradients, self.unit)
 
@@ -132,7 +145,9 @@ class Attempt:
     def step(self, factor: float) -> None:
         """Apply the update with the gradient times `factor`; note whether any parameter moved, where that is tracked."""
         before = [p.detach().clone() for p in self.params] if self._plan.track_moves else None
-        step(self._plan.optimizer, self.gradients, factor)
+        with self._guard.opened():
+            step(self._plan.optimizer, self.gradients, factor)
+        self._buffers.adopt()
         if before is not None:
             self.moved = any(not torch.equal(old, new) for old, new in zip(before, self.params, strict=True))
 
@@ -158,7 +173,6 @@ class Attempt:
     def undo(self) -> None:
         """No gradient, and every buffer as before."""
         clear(self.params)
-        self._buffers.learn()
         self._buffers.restore()
 
     def finish(self, outcome: Outcome) -> None:
@@ -168,7 +182,6 @@ class Attempt:
     def close(self) -> None:
         """The block has been left: nothing more can be added, and what was not decided is undone."""
         self._open = False
-        self._buffers.learn()
         self._weight_check.close()
         if self._outcome is None:
             self.undo()

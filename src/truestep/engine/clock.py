@@ -20,6 +20,15 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True)
+class Never:
+    """No tick: the clock of an update without a schedule."""
+
+    def __call__(self, before: Counts, after: Counts, *, ends_epoch: bool) -> int:
+        """Always 0."""
+        return 0
+
+
+@dataclass(frozen=True)
 class OnCompleted:
     """One tick for each completed attempt: the schedule counts updates that happened."""
 
@@ -78,22 +87,26 @@ ClockName = Literal["completed", "attempt", "epoch"]
 CLOCKS: dict[str, Clock] = {"completed": OnCompleted(), "attempt": OnAttempt(), "epoch": OnEpoch()}
 
 
-def clock_of(clock: str | Every, *, counts_tokens: bool) -> Clock:
-    """The clock of that name; ClockError for an unknown one, and for one by tokens that nobody counts."""
+def clock_of(clock: str | Every, *, scheduler: Any, counts_tokens: bool) -> Clock:
+    """The clock of that name, or one that never ticks where there is no scheduler.
+
+    ClockError for an unknown one, and for one by tokens that nobody counts.
+    """
     if isinstance(clock, Every):
         if clock.tokens is not None and not counts_tokens:
             raise ClockError(
                 "the clock ticks by tokens, and the update was not told how to count them",
                 hint="give Update(tokens=...), a function from a microbatch to its number of tokens",
             )
-        return clock
-    if clock not in CLOCKS:
+    elif clock not in CLOCKS:
         raise ClockError(
             f"no clock is called {clock!r}",
             hint=f"choose one of: {', '.join(CLOCKS)}, Every(examples=N), Every(tokens=N)",
             asked=str(clock),
         )
-    return CLOCKS[clock]
+    if scheduler is None:
+        return Never()
+    return clock if isinstance(clock, Every) else CLOCKS[clock]
 
 
 def advance(scheduler: Any, ticks: int, counts: Counts) -> None:

@@ -17,10 +17,11 @@ from truestep.engine.outcome import Outcome, Reason, Skip
 from truestep.engine.plan import Plan
 from truestep.engine.policy import Policy, demand_scale
 from truestep.engine.scale import LossScale
+from truestep.engine.seal import Guard
 from truestep.engine.stepping import demand_optimizer
 from truestep.engine.weight_check import WeightCheck
 from truestep.engine.weights import LossIs
-from truestep.errors import SkipLimitError, StateError
+from truestep.errors import SkipLimitError
 from truestep.probe.buffers import Buffers
 
 M = TypeVar("M")
@@ -93,16 +94,15 @@ class Update(Generic[M]):
             policy=Policy.named(policy),
             clip=clip or NoClip(),
             scheduler=scheduler,
-            clock=clock_of(clock, counts_tokens=tokens is not None),
+            clock=clock_of(clock, scheduler=scheduler, counts_tokens=tokens is not None),
             max_consecutive_skips=max_consecutive_skips,
             incurable=incurable,
             track_moves=track_moves,
         )
         self.scale = self.plan.policy.scale if scale is None else scale
         self.counts = Counts()
-        self._buffers = Buffers(model)
         self._weight_check = WeightCheck(loss_is, declared=weight is not None, wanted=check_weight)
-        self._busy = False
+        self._buffers, self._guard = Buffers(model), Guard(optimizer)
         self.plan.policy.demand(self.plan.device)
         demand_scale(self.plan.policy, self.scale, allow_underflow=allow_underflow)
         demand_scheduler(scheduler, optimizer)
@@ -110,42 +110,13 @@ class Update(Generic[M]):
     def __call__(self, window: list[M]) -> Outcome:
         """Attempt one effective update from the microbatches of `window`, and return what happened."""
         weights, total = self.plan.weigh(window)
-        with self.attempt(total=total, ends_epoch=getattr(window, "ends_epoch", False)) as attempt:
+        with self.attempt(total=total, ends_epoch=getattr(window, "ends_epoch", False)) as attempt:  # zero
             for microbatch, weight in zip(window, weights, strict=True):
                 with attempt.autocast():
                     loss = self.plan.loss(self.plan.model, microbatch)
                 attempt.backward(loss, weight, microbatch=microbatch)  # scaled, at its share of the window
             attempt.can_run_again = True
         return attempt.outcome
-
-    @contextmanager
-    def attempt(self, *, total: float | None = None, ends_epoch: bool = False) -> Iterator[Attempt]:
-        """One attempt as a `with` block, for loops that are not one call. Leaving it decides; an exception in it undoes it.
-
-        Args:
-            total: the window's total weight. Known, each loss gets its share before backward. None takes weights relative to the
-                first and divides once at the end; a ratio beyond 2^8 is then a WeightError.
-            ends_epoch: the window is the last of its epoch.
-
-        >>> import torch
-        >>> model = nn.Linear(2, 1)
-        >>> update = Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda model, x: model(x).mean())
-        >>> with update.attempt(total=6) as attempt:
-        ...     for x in (torch.ones(4, 2), torch.ones(2, 2)):
-        ...         with attempt.autocast():
-        ...             loss = model(x).mean()
-        ...         attempt.backward(loss, weight=len(x))
-        >>> attempt.outcome.completed
-        True
-        """
-        with self._alone(), self.plan.policy.arithmetic():
-            attempt = Attempt(self.plan, self.scale, self._buffers, self._weight_check, total)  # zero
-            try:
-                yield attempt
-                attempt.finish(self._conclude(attempt, ends_epoch=ends_epoch))
-            finally:
-                attempt.close()
-        self._demand_progress(attempt.outcome)
 
     def _conclude(self, attempt: Attempt, *, ends_epoch: bool) -> Outcome:
         """The end of every attempt: unscale once, finite?, clip, step and clock or neither, next scale, outcome."""
@@ -181,23 +152,48 @@ class Update(Generic[M]):
             parameters_moved=attempt.moved,
         )
 
+    @contextmanager
+    def attempt(self, *, total: float | None = None, ends_epoch: bool = False) -> Iterator[Attempt]:
+        """One attempt as a `with` block, for loops that are not one call. Leaving it decides; an exception in it undoes it.
+
+        Args:
+            total: the window's total weight. Known, each loss gets its share before backward. None takes weights relative to the
+                first and divides once at the end; a ratio beyond 2^8 is then a WeightError.
+            ends_epoch: the window is the last of its epoch.
+
+        >>> import torch
+        >>> model = nn.Linear(2, 1)
+        >>> update = Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda model, x: model(x).mean())
+        >>> with update.attempt(total=6) as attempt:
+        ...     for x in (torch.ones(4, 2), torch.ones(2, 2)):
+        ...         with attempt.autocast():
+        ...             loss = model(x).mean()
+        ...         attempt.backward(loss, weight=len(x))
+        >>> attempt.outcome.completed
+        True
+        """
+        with self._guard.closed(), self.plan.policy.arithmetic():
+            attempt = Attempt(
+                self.plan,
+                scale=self.scale,
+                total=total,
+                buffers=self._buffers,
+                guard=self._guard,
+                weight_check=self._weight_check,
+            )
+            try:
+                yield attempt
+                attempt.finish(self._conclude(attempt, ends_epoch=ends_epoch))
+            finally:
+                attempt.close()
+        self._demand_progress(attempt.outcome)
+
     def _next_scale(self, skip: Skip | None) -> LossScale:
         """The scale moves after a completed attempt and after a skip that a smaller scale can cure."""
         if skip is None:
             return self.scale.after(finite=True)
         backs_off = skip.curable or (self.plan.incurable == "backoff" and skip.reason is not Reason.WEIGHT)
         return self.scale.after(finite=False) if backs_off else self.scale
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One attempt at a time: StateError for a second one inside the first."""
-        if self._busy:
-            raise StateError("an attempt of this update is open already", hint="leave its with block before the next attempt")
-        self._busy = True
-        try:
-            yield
-        finally:
-            self._busy = False
 
     def _demand_progress(self, outcome: Outcome) -> None:
         """SkipLimitError, with the outcome, after more skips in a row than were allowed."""

@@ -15,73 +15,86 @@ class _Slot:
     owner: nn.Module
     name: str
     tensor: Tensor | None = None
-    version: int = -1
+    version: int | None = None
     copy: Tensor | None = None
-    unversioned: bool = False
-    """A forward wrote it past the version counter (through `.data`): it has to be copied at every attempt."""
+    silent: bool = False
+    """A forward wrote it without moving its version, as BatchNorm's kernels and writes through `.data` do."""
 
-    def keep(self) -> None:
-        """Copy the content, unless it is known to be the one already copied."""
+    def keep(self, *, again: bool) -> None:
+        """Copy the content; unless `again`, only where it may differ from the copy that is there."""
         tensor = self.owner._buffers.get(self.name)
         if tensor is None:
-            self.tensor = self.copy = None
-        elif tensor is not self.tensor or self.copy is None or self.copy.shape != tensor.shape:
+            self.copy = None
+        elif self.copy is None or tensor is not self.tensor or self.copy.shape != tensor.shape:
             self.copy = tensor.detach().clone()
-        elif tensor._version != self.version or self.unversioned:
+        elif again or self.silent or tensor._version != self.version:
             self.copy.copy_(tensor)
-        self.tensor, self.version = tensor, -1 if tensor is None else tensor._version
+        self.tensor, self.version = tensor, None if tensor is None else tensor._version
 
-    def restore(self) -> None:
-        """Put tensor and content back."""
-        tensor = self.tensor
-        self.owner._buffers[self.name] = tensor
-        if tensor is not None and self.copy is not None and (self.unversioned or tensor._version != self.version):
-            tensor.copy_(self.copy)
-            self.version = tensor._version
-
-    def watch(self) -> None:
-        """Learn whether the content moves without its version."""
+    def learn(self) -> None:
+        """Notice a content that moved without its version."""
         tensor = self.owner._buffers.get(self.name)
-        if tensor is not None and tensor is self.tensor and self.copy is not None and tensor._version == self.version:
-            self.unversioned = not torch.equal(tensor, self.copy)
+        if tensor is not None and tensor is self.tensor and tensor._version == self.version and self.copy is not None:
+            self.silent = self.silent or not torch.equal(tensor, self.copy)
+
+    def restore(self, *, all_of_it: bool) -> None:
+        """Put the tensor back, and its content; unless `all_of_it`, only where it may have moved."""
+        self.owner._buffers[self.name] = self.tensor
+        if self.tensor is not None and self.copy is not None:
+            if all_of_it or self.silent or self.tensor._version != self.version:
+                self.tensor.copy_(self.copy)
+            self.version = self.tensor._version
 
 
 class Buffers:
-    """The buffers of `model`, kept by `keep` and put back by `restore`.
+    """The buffers of `model`: `keep` before an attempt, `learn` once its forwards have run, `restore` or `adopt` at its end.
 
     A buffer that no forward writes is copied once; one that a forward writes (BatchNorm's statistics) once per attempt; a model
-    without buffers costs nothing. Writes are seen by identity and version, and by content in the first attempt, which catches
-    buffers written through `.data`. Buffers that a first forward creates are found by `learn`.
+    without buffers costs nothing. Writes are seen by identity and version. Content is compared in the first attempt and again
+    when a module that owns buffers has changed between training and evaluation, for it may write from then on. Modules added to
+    the model later are not seen.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._learned = False
         self._slots = self._find()
+        self._learned: set[tuple[bool, ...]] = set()
+        self._modes: tuple[bool, ...] = ()
+        self._adopted = False
 
     @torch.no_grad()
     def keep(self) -> None:
         """Copy what may be written next."""
+        self._modes = tuple(slot.owner.training for slot in self._slots)
         for slot in self._slots:
-            slot.keep()
+            slot.keep(again=self._modes not in self._learned)
 
     @torch.no_grad()
     def learn(self) -> None:
-        """After the forwards of an attempt, before `restore`: costs something in the first attempt only."""
-        if self._learned:
-            return
-        for slot in self._slots:
-            slot.watch()
-        known = {(id(slot.owner), slot.name) for slot in self._slots}
-        self._slots += [slot for slot in self._find() if (id(slot.owner), slot.name) not in known]
-        self._learned = True
+        """Notice which buffers the forwards since `keep` have written silently; costs something in new modes only."""
+        if self._modes not in self._learned:
+            for slot in self._slots:
+                slot.learn()
+            self._learned.add(self._modes)
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Undo what was written since `keep`."""
+        """Undo what was written or created since `keep`."""
         for slot in self._slots:
-            if slot.tensor is not None or slot.copy is not None:
-                slot.restore()
+            slot.restore(all_of_it=self._modes not in self._learned)
+        for slot in self._new():
+            del slot.owner._buffers[slot.name]
+
+    @torch.no_grad()
+    def adopt(self) -> None:
+        """After a completed attempt: keep, from the next one on, what its forwards created."""
+        if not self._adopted:
+            self._slots += self._new()
+            self._adopted = True
+
+    def _new(self) -> list[_Slot]:
+        known = {(id(slot.owner), slot.name) for slot in self._slots}
+        return [slot for slot in self._find() if (id(slot.owner), slot.name) not in known]
 
     def _find(self) -> list[_Slot]:
         return [_Slot(module, name) for module in self._model.modules() for name in module._buffers]
