@@ -62,7 +62,7 @@ def test_gradients_changed_inside_a_block_are_an_error(tamper: Callable[..., obj
 
 def test_an_infinity_clipped_inside_a_block_is_no_completed_attempt() -> None:
     update = build()
-    with pytest.raises(StateError, match="looks|unchecked|changed"), update.attempt() as attempt:
+    with pytest.raises(StateError, match="changed inside the attempt"), update.attempt() as attempt:
         attempt.backward(slope(update.plan.model, HUGE), share=1.0)
         clip_grad_value_(update.plan.model.parameters(), 1.0)
 
