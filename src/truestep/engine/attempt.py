@@ -147,7 +147,6 @@ class Attempt:
         before = [p.detach().clone() for p in self.params] if self._plan.track_moves else None
         with self._guard.opened():
             step(self._plan.optimizer, self.gradients, factor)
-        self._buffers.adopt()
         if before is not None:
             self.moved = any(not torch.equal(old, new) for old, new in zip(before, self.params, strict=True))
 
