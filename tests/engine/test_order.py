@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import truestep
 from tests.engine.loops import batch, cross_entropy, mlp, poisoned
-from truestep.engine import attempt, update
+from truestep.engine import update, work
 
 
 @pytest.fixture
@@ -25,11 +25,11 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(owner, name, recording)
 
-    record(attempt, "clear", "zero")
+    record(work, "clear", "zero")
     record(torch, "autocast", "autocast")
     record(torch.autograd, "backward", "backward")
-    record(attempt, "judge", "unscale and check")
-    record(attempt, "step", "step")
+    record(work, "judge", "unscale and check")
+    record(work, "step", "step")
     record(update, "advance", "clock")
     record(truestep.ClipNorm, "__call__", "clip")
     record(truestep.LossScale, "after", "scale")

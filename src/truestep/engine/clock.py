@@ -1,11 +1,11 @@
-"""What a tick of the learning-rate schedule means. Pure."""
+"""What a tick of the learning-rate schedule means: rules from counts to ticks, and the one place that ticks."""
 
 from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from truestep.engine.counts import Counts
 from truestep.errors import ClockError
@@ -13,6 +13,11 @@ from truestep.errors import ClockError
 
 class Clock(Protocol):
     """A rule that tells ticks from counts."""
+
+    @property
+    def counts(self) -> Literal["examples", "tokens"] | None:
+        """What every attempt has to count for it; None where attempts alone will do."""
+        ...
 
     def __call__(self, before: Counts, after: Counts, *, ends_epoch: bool) -> int:
         """How many ticks are due between the counts before an attempt and those after it."""
@@ -23,6 +28,8 @@ class Clock(Protocol):
 class Never:
     """No tick: the clock of an update without a schedule."""
 
+    counts: ClassVar[None] = None
+
     def __call__(self, before: Counts, after: Counts, *, ends_epoch: bool) -> int:
         """Always 0."""
         return 0
@@ -31,6 +38,8 @@ class Never:
 @dataclass(frozen=True)
 class OnCompleted:
     """One tick for each completed attempt: the schedule counts updates that happened."""
+
+    counts: ClassVar[None] = None
 
     def __call__(self, before: Counts, after: Counts, *, ends_epoch: bool) -> int:
         """1 or 0."""
@@ -41,6 +50,8 @@ class OnCompleted:
 class OnAttempt:
     """One tick for any attempt, skipped or not."""
 
+    counts: ClassVar[None] = None
+
     def __call__(self, before: Counts, after: Counts, *, ends_epoch: bool) -> int:
         """Always 1."""
         return after.attempts - before.attempts
@@ -49,6 +60,8 @@ class OnAttempt:
 @dataclass(frozen=True)
 class OnEpoch:
     """One tick at the end of an epoch, whatever became of its last window."""
+
+    counts: ClassVar[None] = None
 
     def __call__(self, before: Counts, after: Counts, *, ends_epoch: bool) -> int:
         """1 at the end of an epoch."""
@@ -75,6 +88,11 @@ class Every:
                 hint="write Every(examples=N) or Every(tokens=N), with N at least 1",
             )
 
+    @property
+    def counts(self) -> Literal["examples", "tokens"]:
+        """What it is an interval of."""
+        return "tokens" if self.examples is None else "examples"
+
     def __call__(self, before: Counts, after: Counts, *, ends_epoch: bool) -> int:
         """The intervals that were completed in between."""
         if self.examples is not None:
@@ -83,7 +101,6 @@ class Every:
         return (after.tokens_applied or 0) // self.tokens - (before.tokens_applied or 0) // self.tokens
 
 
-ClockName = Literal["completed", "attempt", "epoch"]
 CLOCKS: dict[str, Clock] = {"completed": OnCompleted(), "attempt": OnAttempt(), "epoch": OnEpoch()}
 
 

@@ -1,4 +1,4 @@
-"""The gradient of a window as it is stored: its norm, its finiteness, its multiplication. Reads the elements once."""
+"""The gradient of a window as it is stored: its norm, its finiteness, its multiplication."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ FLOAT32_TINY = torch.finfo(torch.float32).tiny
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the elements of a gradient say; `norm` is in original units, and None where an element is not finite."""
+    """What the elements of a gradient say: finite exactly where there is a norm."""
 
-    finite: bool
-    """Every element is finite as it is stored, and stays so when unscaled."""
     norm: float | None
+    """In original units; None where an element is not finite, as it is stored or unscaled."""
     unscaling_overflows: bool = False
     """Finite as stored, but one element times `unit` leaves float32."""
 
@@ -64,13 +63,13 @@ def judge(gradients: list[Tensor], unit: float) -> Verdict:
     count = sum(g.numel() for g in gradients)
     # Squares below FLOAT32_TINY are lost: at most count * FLOAT32_TINY of norm^2, here below 2^-24 of it.
     if math.isfinite(norm) and norm * norm >= count * FLOAT32_TINY * 2.0**24 and norm * unit <= FLOAT32_MAX:
-        return Verdict(finite=True, norm=norm * unit)
+        return Verdict(norm=norm * unit)
     largest = torch.stack(torch._foreach_norm(gradients, math.inf)).max().item()
     if not math.isfinite(largest):
-        return Verdict(finite=False, norm=None)
+        return Verdict(norm=None)
     if largest * unit >= FLOAT32_OVERFLOW:
-        return Verdict(finite=False, norm=None, unscaling_overflows=True)
-    return Verdict(finite=True, norm=exact_norm(gradients) * unit)
+        return Verdict(norm=None, unscaling_overflows=True)
+    return Verdict(norm=exact_norm(gradients) * unit)
 
 
 def block_norm(gradients: list[Tensor]) -> float:

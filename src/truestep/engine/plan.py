@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,10 @@ from truestep.engine.clock import Clock
 from truestep.engine.policy import Policy
 from truestep.engine.weights import LossIs, weight_of
 from truestep.engine.windows import demand_window, examples_of
+from truestep.errors import UsageError
 
 M = TypeVar("M")
+Incurable = Literal["keep", "backoff"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +39,19 @@ class Plan(Generic[M]):
     scheduler: Any
     clock: Clock
     max_consecutive_skips: int | None
-    incurable: Literal["keep", "backoff"]
+    incurable: Incurable
     track_moves: bool
+
+    def __post_init__(self) -> None:
+        """What is chosen from a few words is one of them."""
+        for name, words in (("loss_is", get_args(LossIs)), ("incurable", get_args(Incurable))):
+            if getattr(self, name) not in words:
+                raise UsageError(f"{name}={getattr(self, name)!r} means nothing", hint=f"choose one of: {', '.join(words)}")
+        if self.max_consecutive_skips is not None and self.max_consecutive_skips < 1:
+            raise UsageError(
+                f"max_consecutive_skips={self.max_consecutive_skips} would end a run before its first attempt",
+                hint="allow at least 1, or None for no limit",
+            )
 
     def weight_of(self, microbatch: M) -> float:
         """The weight of a microbatch: what was declared, or its number of examples."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -49,17 +49,27 @@ class Policy:
         return torch.autocast(device.type, dtype=self.compute if self.low else None, enabled=self.low)
 
     @contextmanager
-    def arithmetic(self) -> Iterator[None]:
-        """Float32 products in this policy's arithmetic, forward and backward, whatever the process had set."""
+    def arithmetic(self, device: torch.device) -> Iterator[None]:
+        """Float32 products, convolutions and recurrences in this policy's arithmetic, forward and backward.
+
+        Whatever the process had set comes back afterwards.
+        """
+        wanted = "tf32" if self.matmul == "high" else "ieee"
         before = torch.get_float32_matmul_precision()
-        if before == self.matmul:
-            yield
-            return
-        torch.set_float32_matmul_precision(self.matmul)
+        cudnn: Any = torch.backends.cudnn
+        parts = [cudnn.conv, cudnn.rnn] if device.type == "cuda" else []
+        set_before = [part.fp32_precision for part in parts]
+        if before != self.matmul:
+            torch.set_float32_matmul_precision(self.matmul)
+        for part in parts:
+            part.fp32_precision = wanted
         try:
             yield
         finally:
-            torch.set_float32_matmul_precision(before)
+            for part, precision in zip(parts, set_before, strict=True):
+                part.fp32_precision = precision
+            if before != self.matmul:
+                torch.set_float32_matmul_precision(before)
 
     def emulated(self, device: torch.device) -> bool:
         """Whether the device lacks this arithmetic and computes it by conversion: its seconds then say nothing."""
@@ -72,7 +82,7 @@ class Policy:
     def demand(self, device: torch.device) -> None:
         """PolicyError where the device cannot do what this policy says. Nothing is substituted."""
         able = available(device)
-        if self.name not in able:
+        if not any((self.compute, self.matmul) == (POLICIES[name].compute, POLICIES[name].matmul) for name in able):
             raise PolicyError(
                 f"policy {self.name} cannot be had on {device}",
                 hint=f"{device} can do: {', '.join(able)}" if able else "the engine runs on cpu and cuda devices",

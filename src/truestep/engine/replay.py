@@ -20,7 +20,7 @@ class RandomState:
 
     @staticmethod
     def now(device: torch.device) -> RandomState:
-        """A copy of the present states; about a microsecond on the CPU."""
+        """A copy of the present states."""
         cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
         return RandomState(torch.get_rng_state(), device, cuda)
 

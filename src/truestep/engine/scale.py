@@ -65,6 +65,8 @@ class LossScale:
 
     def __post_init__(self) -> None:
         """Validate once, so that `after` never has to."""
+        if self.kind not in ("dynamic", "static", "none"):
+            raise PolicyError(f"no loss scale is called {self.kind!r}", hint="build one by LossScale.dynamic, static or none")
         upper = math.inf if self.max is None else self.max
         if not (2.0**-126 <= self.value < math.inf and _float32(self.value) == self.value):
             raise PolicyError(
@@ -78,7 +80,7 @@ class LossScale:
                 hint="choose 2**-126 <= min <= init <= max",
                 min=self.min,
                 value=self.value,
-                max=upper,
+                max="float32's" if self.max is None else self.max,
             )
         if not (1.0 < self.growth < math.inf and 0.0 < self.backoff < 1.0 and self.interval >= 1):
             raise PolicyError(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Generic, Literal, TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -14,13 +14,14 @@ from truestep.engine.clip import Clip, NoClip
 from truestep.engine.clock import Every, advance, clock_of, demand_scheduler
 from truestep.engine.counts import Counts
 from truestep.engine.outcome import Outcome, Reason, Skip
-from truestep.engine.plan import Plan
+from truestep.engine.plan import Incurable, Plan
 from truestep.engine.policy import Policy, demand_scale
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard
 from truestep.engine.stepping import demand_optimizer
 from truestep.engine.weight_check import WeightCheck
-from truestep.engine.weights import LossIs
+from truestep.engine.weights import LossIs, weight_of
+from truestep.engine.work import Work
 from truestep.errors import SkipLimitError
 from truestep.probe.buffers import Buffers
 
@@ -79,7 +80,7 @@ class Update(Generic[M]):
         check_weight: bool = True,
         allow_underflow: bool = False,
         max_consecutive_skips: int | None = None,
-        incurable: Literal["keep", "backoff"] = "keep",
+        incurable: Incurable = "keep",
         track_moves: bool = False,
     ) -> None:
         self.plan: Plan[M] = Plan(
@@ -110,50 +111,30 @@ class Update(Generic[M]):
     def __call__(self, window: list[M]) -> Outcome:
         """Attempt one effective update from the microbatches of `window`, and return what happened."""
         weights, total = self.plan.weigh(window)
-        with self.attempt(total=total, ends_epoch=getattr(window, "ends_epoch", False)) as attempt:  # zero
+        with self._attempt(total, getattr(window, "ends_epoch", False), can_replay=True) as attempt:  # zero
             for microbatch, weight in zip(window, weights, strict=True):
                 with attempt.autocast():
                     loss = self.plan.loss(self.plan.model, microbatch)
-                attempt.backward(loss, weight, microbatch=microbatch)  # scaled, at its share of the window
-            attempt.can_run_again = True
+                attempt.backward(loss, weight, microbatch=microbatch)  # loss * share of the total weight * loss scale
         return attempt.outcome
 
-    def _conclude(self, attempt: Attempt, *, ends_epoch: bool) -> Outcome:
-        """The end of every attempt: unscale once, finite?, clip, step and clock or neither, next scale, outcome."""
-        lr, norm, clipped, skip = self.plan.learning_rates(), None, None, None
-        verdict = attempt.judge()  # unscaled by one factor, attempt.unit; finite on elements, scaled and unscaled
+    def _conclude(self, work: Work, *, ends_epoch: bool) -> Outcome:
+        """The end of every attempt."""
+        verdict = work.judge()  # unscale once, by one factor; is every element finite, as it is stored and unscaled?
         if verdict.norm is not None:
-            norm = verdict.norm
-            factor, clipped = self.plan.clip(attempt.gradients, norm=norm, unit=attempt.unit)
-            attempt.step(factor)
+            skip = None
+            work.apply(verdict.norm)  # clip in original units, step
         else:
-            skip = attempt.explain(verdict)
-            attempt.undo()
-        counts = self.counts.after(reason=None if skip is None else skip.reason, examples=attempt.examples, tokens=attempt.tokens)
+            skip = work.explain(verdict)
+            work.undo()
+        counts = self.counts.after(reason=None if skip is None else skip.reason, examples=work.examples, tokens=work.tokens)
         ticks = self.plan.clock(self.counts, counts, ends_epoch=ends_epoch)
         advance(self.plan.scheduler, ticks, counts)
-        self.counts, self.scale = counts.ticked(ticks), self._next_scale(skip)
-        return Outcome(
-            policy=self.plan.policy.name,
-            skip=skip,
-            loss=attempt.loss(),
-            lr=lr,
-            grad_norm=norm,
-            grad_norm_clipped=clipped,
-            loss_scale=attempt.scale.value,
-            next_loss_scale=self.scale.value,
-            weight=attempt.shares.total,
-            weight_check=self._weight_check.text,
-            microbatches=len(attempt.microbatches),
-            examples=attempt.examples,
-            tokens=attempt.tokens,
-            seconds=attempt.seconds(),
-            counts=self.counts,
-            parameters_moved=attempt.moved,
-        )
+        self.counts = counts.ticked(ticks)
+        self.scale = self._next_scale(skip)
+        return work.report(skip, self.counts, self.scale, self._weight_check)
 
-    @contextmanager
-    def attempt(self, *, total: float | None = None, ends_epoch: bool = False) -> Iterator[Attempt]:
+    def attempt(self, *, total: float | None = None, ends_epoch: bool = False) -> AbstractContextManager[Attempt]:
         """One attempt as a `with` block, for loops that are not one call. Leaving it decides; an exception in it undoes it.
 
         Args:
@@ -172,21 +153,22 @@ class Update(Generic[M]):
         >>> attempt.outcome.completed
         True
         """
-        with self._guard.closed(), self.plan.policy.arithmetic():
-            attempt = Attempt(
-                self.plan,
-                scale=self.scale,
-                total=total,
-                buffers=self._buffers,
-                guard=self._guard,
-                weight_check=self._weight_check,
-            )
+        return self._attempt(None if total is None else weight_of(total), ends_epoch, can_replay=False)
+
+    @contextmanager
+    def _attempt(self, total: float | None, ends_epoch: bool, *, can_replay: bool) -> Iterator[Attempt]:
+        with self._guard.closed(), self.plan.policy.arithmetic(self.plan.device):
+            work = Work(self.plan, self.scale, total, buffers=self._buffers, guard=self._guard, can_replay=can_replay)
+            attempt, outcome = Attempt(work, self._weight_check), None
             try:
                 yield attempt
-                attempt.finish(self._conclude(attempt, ends_epoch=ends_epoch))
+                outcome = self._conclude(work, ends_epoch=ends_epoch)
             finally:
-                attempt.close()
-        self._demand_progress(attempt.outcome)
+                if outcome is None:
+                    work.undo()
+                attempt.finish(outcome)
+                self._weight_check.close()
+        self._demand_progress(outcome)
 
     def _next_scale(self, skip: Skip | None) -> LossScale:
         """The scale moves after a completed attempt and after a skip that a smaller scale can cure."""

@@ -46,21 +46,21 @@ class Shares:
         self._declared = total
         self._reference = total
         self._sum: float | None = None
+        self._has_given = False
 
     def given(self, share: float) -> float:
-        """A share that the caller knows; WeightError after weights that are only relative to each other."""
-        if self._sum is not None and self._declared is None:
-            raise WeightError(
-                "a share follows weights without a total", hint="declare the window's total: update.attempt(total=...)"
-            )
+        """A share that the caller knows; WeightError beside weights that are only relative to each other."""
+        self._has_given = True
+        self._demand_one_kind()
         return share
 
     def share(self, weight: float) -> float:
         """The factor of a loss of this weight; WeightError where it is too far from the first to be relative to it."""
         self._sum = (self._sum or 0.0) + weight
+        self._demand_one_kind()
         if weight == 0.0:
             return 0.0
-        if self._reference is None:
+        if not self._reference:
             self._reference = weight
         ratio = weight / self._reference
         if self._declared is None and not 1.0 / RATIO_LIMIT <= ratio <= RATIO_LIMIT:
@@ -72,10 +72,17 @@ class Shares:
             )
         return ratio if self._loss_is == "mean" else 1.0 / self._reference
 
+    def _demand_one_kind(self) -> None:
+        if self._has_given and self._sum is not None and self._declared is None:
+            raise WeightError(
+                "an attempt mixes shares, which are absolute, with weights that are relative to the first",
+                hint="declare the window's total: update.attempt(total=...)",
+            )
+
     @property
     def total(self) -> float | None:
         """The window's total weight; None where its losses came as shares."""
-        return self._sum if self._declared is None else self._declared
+        return self._sum if self._declared is None or self._sum is None else self._declared
 
     def divisor(self) -> float:
         """What the accumulated gradient still has to be divided by; WeightError where the declared total was not the sum."""
