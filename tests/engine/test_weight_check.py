@@ -167,6 +167,10 @@ def test_a_mean_is_no_sum(name: str) -> None:
     assert "loss_is='sum' was declared" in refused(MEANS[name](), B, "sum").summary
 
 
+def test_a_mean_over_one_is_a_sum_too() -> None:
+    assert checked(put_out(1, 1).mean(), 1, "sum").startswith("a sum, as declared")
+
+
 @pytest.mark.parametrize(
     "loss",
     [
@@ -264,17 +268,49 @@ def test_what_is_known_of_an_unread_loss_is_said() -> None:
     assert f"NllLoss2DBackward0 is over {SCORED}" in checked(UNREAD["unread besides a token loss"](), B)
 
 
+def classes() -> Tensor:
+    return F.cross_entropy(put_out(B, C), torch.tensor([0, 1, 2, 3]))
+
+
+def test_the_most_important_term_is_what_a_weight_is_for() -> None:
+    text = checked(cross_entropy() + 0.3 * classes(), SCORED)
+    assert text == "equals the loss's denominator (NllLoss2DBackward0); besides, NllLossBackward0 is over 4"
+    assert refused(cross_entropy() + 0.3 * classes(), B).denominator == SCORED
+    assert checked(0.3 * cross_entropy() + classes(), B).startswith("equals")
+    assert refused(0.3 * cross_entropy() + classes(), SCORED).denominator == B
+
+
+def test_a_mean_by_hand_is_as_important_as_any() -> None:
+    assert refused((picked_losses() * MASK).sum() / SCORED + 0.3 * put_out(B, C).square().mean(), B).denominator == SCORED
+
+
+def test_of_equally_important_terms_scores_and_then_undivided_sums_are_judged() -> None:
+    squares = put_out(B, C).square()
+    assert refused(squares.mean() + cross_entropy(), B).denominator == SCORED
+    assert "undivided" in refused(squares.mean() + squares.exp().sum(), B).summary
+
+
 @pytest.mark.parametrize("weight", [SCORED, B])
-def test_each_term_of_several_tasks_may_be_what_the_weight_is_for(weight: int) -> None:
-    loss = cross_entropy() + 0.3 * F.cross_entropy(put_out(B, C), torch.tensor([0, 1, 2, 3]))
-    text = checked(loss, weight)
-    other = B + SCORED - weight
-    assert text.startswith("equals the loss's denominator (")
-    assert f"is over {other}" in text
+def test_of_two_equally_important_terms_either_is_what_the_weight_is_for(weight: int) -> None:
+    assert f"is over {B + SCORED - weight}" in checked(cross_entropy() + classes(), weight)
+
+
+def test_a_token_loss_is_judged_beside_a_less_important_part_that_is_not_read() -> None:
+    unread = put_out(B, C).std()
+    assert refused(cross_entropy() + 0.01 * unread, B).denominator == SCORED
+    assert checked(cross_entropy() + 0.01 * unread, SCORED).endswith("besides, the graph does not tell of StdBackward0")
+    assert checked(0.1 * cross_entropy() + unread, B).startswith("not checked")
+
+
+@pytest.mark.parametrize("reduced", [torch.sum, torch.mean])
+def test_stacked_scalars_that_are_not_read_are_refused_nothing(reduced: Callable[[Tensor], Tensor]) -> None:
+    roots = torch.stack([put_out(B, C).square().mean().sqrt() for _ in range(3)])
+    assert checked(reduced(roots), B).startswith("not checked")
+    assert reduced is torch.sum or checked(reduced(roots), 3).startswith("equals")
 
 
 def test_the_factors_that_a_mean_carries_are_said() -> None:
-    assert "carries the factors [0.5]" in checked(0.5 * cross_entropy(), SCORED)
+    assert checked(0.3 * cross_entropy(), SCORED).endswith("carries the factors 0.3")
 
 
 def test_a_proportion_has_to_last_within_an_attempt_and_not_beyond() -> None:
@@ -300,6 +336,16 @@ def test_a_weight_that_is_equal_by_chance_is_found_out_by_the_next_microbatch() 
     check = WeightCheck("mean", declared=True, wanted=True)
     check(put_out(4, 1).mean(), 4)
     with pytest.raises(WeightError, match="mean over 28 elements at a weight of 4"):
+        check(put_out(4, 7).mean(), 4)
+
+
+def test_a_proportion_beside_a_microbatch_that_is_settled_has_to_last_all_the_same() -> None:
+    check = WeightCheck("mean", declared=True, wanted=True)
+    check(put_out(4, 3).mean(), 4)
+    check(put_out(4, 3).std(), 4)
+    check.close()
+    check(put_out(4, 3).mean(), 4)
+    with pytest.raises(WeightError):
         check(put_out(4, 7).mean(), 4)
 
 

@@ -182,19 +182,47 @@ def test_the_flags_beside_a_buffer_go_back_with_it() -> None:
     assert len(model(8)) == 8
 
 
+def test_the_flag_of_a_module_that_had_no_buffer_goes_back_too() -> None:
+    class Normalizer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.made = False
+
+        def forward(self, x: Tensor) -> Tensor:
+            if not self.made:
+                self.register_buffer("shift", x.mean())
+                self.made = True
+            return x - self.shift
+
+    model = nn.Sequential(Normalizer())
+    skipped(Buffers(model), lambda: model(torch.full((2,), float("nan"))))
+    assert torch.equal(model(torch.ones(2)), torch.zeros(2))
+
+
 def test_attributes_that_are_no_plain_values_stay() -> None:
     class Logs(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("held", torch.zeros(1))
-            self.output, self.part = None, None
+            self.output, self.part = 0, 0
 
         def forward(self) -> None:
             self.output, self.part, self.seen = torch.ones(1), nn.Linear(1, 1), 3
+            self.eval()
 
     model = Logs()
     skipped(Buffers(model), model)
-    assert (float(model.output), type(model.part), model.seen) == (1.0, nn.Linear, 3)
+    assert (float(model.output), type(model.part), model.seen, model.training) == (1.0, nn.Linear, 3, False)
+
+
+def test_what_was_written_between_attempts_is_kept_where_the_mode_is_new() -> None:
+    model = Holder(lambda module: module.held.add_(1), torch.zeros(2)).eval()
+    buffers = Buffers(model)
+    completed(buffers, lambda: None)
+    model.held.data.fill_(5)
+    model.train()
+    skipped(buffers, model)
+    assert torch.equal(model.held, torch.full((2,), 5.0))
 
 
 @pytest.mark.parametrize(

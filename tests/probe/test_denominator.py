@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -187,6 +189,7 @@ def test_scores_of_targets_are_known_however_they_are_picked(picked) -> None:
         lambda: F.mse_loss(put_out(B, T).gather(1, torch.zeros(B, 2, dtype=torch.long)), torch.ones(B, 2), reduction="none"),
         lambda: (put_out(B, T).softmax(-1) * torch.arange(float(T))).sum(-1),
         lambda: put_out(B, T).log_softmax(-1),
+        lambda: put_out(B, T).gather(1, torch.zeros(B, 2, dtype=torch.long)).log_softmax(-1),
         lambda: put_out(B, T).logsumexp(-1),
     ],
 )
@@ -225,9 +228,69 @@ def test_a_mean_is_over_its_elements_however_it_is_written(reduced, counts: set[
     assert not any(term.is_over(wrong) for wrong in (5, 7, 23, 25))
 
 
+STEPS: list[Callable[[Tensor], Tensor]] = [
+    lambda x: x.mean(-1),
+    lambda x: x.mean(0, keepdim=True),
+    lambda x: x.sum(-1),
+    lambda x: x.sum(0, keepdim=True),
+    lambda x: x.mean(),
+    lambda x: x.sum(),
+    lambda x: -x,
+    lambda x: 1 - x,
+    lambda x: 0.25 * x,
+    lambda x: x / 3,
+    lambda x: x * torch.tensor(5),
+    lambda x: x / torch.full(x.shape, 7.0),
+    lambda x: x * (torch.arange(x.numel()).view(x.shape) % 3 < 2),
+    lambda x: x.masked_fill(torch.arange(x.numel()).view(x.shape) % 4 == 3, 0.0),
+    lambda x: x.reshape(-1)[::2],
+    lambda x: x.double(),
+    lambda x: x.reshape(-1, 1).squeeze(-1),
+    lambda x: torch.stack([x, torch.zeros_like(x)]),
+    lambda x: x + torch.ones_like(x),
+    lambda x: torch.add(torch.ones_like(x), x, alpha=2),
+]
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=8), st.sampled_from([torch.sum, torch.mean]))
+def test_what_is_read_is_what_autograd_gives_each_element(steps: list[Callable[[Tensor], Tensor]], last) -> None:
+    elements = put_out(3, 4).exp()
+    x = elements
+    for step in steps:
+        x = step(x) if x.dim() else x * 2
+    loss = last(x) if x.dim() else x
+    (gradient,) = torch.autograd.grad(loss, elements, retain_graph=True)
+    term = only_term(loss)
+    # At most 9 steps, each rounding once in float32
+    assert gradient[gradient != 0].abs().double() == pytest.approx(term.scale / math.prod(term.divisors), rel=9 * 2.0**-23)
+
+
 def test_of_the_constants_above_a_sum_the_largest_belongs_to_the_denominator() -> None:
     term = only_term(put_out(B, T).square().sum() / 100 / 4)
     assert (term.is_over(100), term.is_over(400), term.is_over(4)) == (True, True, False)
+
+
+def test_what_parts_of_the_elements_are_multiplied_by_is_their_own() -> None:
+    term = only_term((0.5 * put_out(B, T) + put_out(B, T).exp() / 8).sum())
+    assert term.undivided
+    assert not term.is_over(2)
+    assert only_term((put_out(B, T) / 100 + put_out(B, T).exp() / 100).sum()).is_over(100)
+
+
+def test_elements_are_counted_only_where_that_tells_something() -> None:
+    assert only_term(0.5 * put_out(B, T).mean()).elements is None
+    assert only_term(put_out(B, T).sum()).elements is None
+    assert only_term(put_out(B, T).sum() / 3).elements == B * T
+    assert only_term((put_out(B, T) * MASK).mean() / MASK.float().mean()).by_hand == SCORED
+
+
+def test_elements_behind_an_operation_of_several_outputs_are_not_counted() -> None:
+    term = only_term(torch.stack(token_losses().unbind()).sum() / (B * T))
+    assert (term.elements, term.denominator) == (None, B * T)
+
+
+def test_the_sum_of_one_score_is_undivided() -> None:
+    assert only_term(F.cross_entropy(put_out(1, C), torch.tensor([1]), reduction="sum")).undivided
 
 
 def test_a_mean_of_which_constants_are_left_is_not_over_them() -> None:
@@ -275,6 +338,7 @@ def test_learned_factors_are_passed() -> None:
         (lambda: put_out(B, T).mean() * put_out(B, T).mean(), "MulBackward0"),
         (lambda: put_out(B, T).sum() / (put_out(B, T).exp().sum()), "DivBackward0"),
         (lambda: 1 / put_out(B, T).mean(), "ReciprocalBackward0"),
+        (lambda: torch.ones(()) / put_out(B, T).mean(), "DivBackward0"),
         (lambda: torch.maximum(put_out(B, T).mean(), put_out(B, T).mean()), "MaximumBackward0"),
         (lambda: torch.sum(put_out(3) * torch.tensor([0.2, 0.3, 0.5])), "MvBackward0"),
         (lambda: put_out(1)[0], "SelectBackward0"),
@@ -301,6 +365,21 @@ class Sum(torch.autograd.Function):
 def test_a_custom_function_is_not_read_whatever_its_name() -> None:
     reading = read_loss(Sum.apply(put_out(B, T)) / 3)
     assert (reading.terms, reading.unread) == ((), "SumBackward")
+
+
+def test_the_losses_that_data_parallel_gathered_are_not_read() -> None:
+    class Gather(torch.autograd.Function):
+        """Named as torch.nn.parallel's."""
+
+        @staticmethod
+        def forward(ctx, *losses: Tensor) -> Tensor:
+            return torch.stack(losses)
+
+        @staticmethod
+        def backward(ctx, grad: Tensor) -> tuple[Tensor, ...]:
+            return grad.unbind()
+
+    assert read_loss(Gather.apply(put_out(B).mean(), put_out(B).mean()).mean()).terms == ()
 
 
 def test_elements_of_a_custom_function_may_be_averaged() -> None:

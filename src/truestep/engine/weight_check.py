@@ -68,22 +68,20 @@ class WeightCheck:
         return f"a sum, as declared{divided}: it has no denominator to hold the weight against"
 
     def _mean(self, reading: Reading, weight: float) -> str | None:
-        """What settles the matter; None where only a proportion can."""
+        """What settles the matter; None where only a proportion can. Less important terms are judged by nobody."""
         matched = [term for term in reading.terms if term.is_over(weight)]
-        scored = [term for term in reading.terms if term.scored]
-        if matched:
+        main = reading.main
+        if any(term in main for term in matched) or (matched and not main):
             self._keep(reading, weight, [(1, 1.0)])
-            return _equal(matched, reading.terms, weight)
-        if reading.unread or not reading.terms:
+            return _equal(matched, reading, weight)
+        if not main:
             return _not_told(reading)
-        if scored:
-            raise self._refusal(scored[0], weight)
-        if all(term.undivided for term in reading.terms):
-            raise self._refusal(reading.terms[0], weight)
+        if main[0].scored or main[0].undivided:
+            raise self._refusal(main[0], weight)
         return None
 
     def _proportion(self, reading: Reading, weight: float) -> str:
-        term = next(term for term in reading.terms if not term.undivided)
+        term = reading.main[0]
         if not term.counts:
             return f"not checked: the loss is divided by {term.denominator:.10g} ({term.node}), which counts no elements"
         self._keep(reading, weight, [])
@@ -146,10 +144,11 @@ def _not_told(reading: Reading) -> str:
     return f"not checked: the graph does not tell ({'; '.join([reading.unread or 'no reduction in it', *known])})"
 
 
-def _equal(matched: Sequence[Term], terms: Sequence[Term], weight: float) -> str:
-    """What the weight equals, what the matched terms are multiplied by, and what the others are means over."""
+def _equal(matched: Sequence[Term], reading: Reading, weight: float) -> str:
+    """What the weight equals, what the matched terms are multiplied by, and what else is in the loss."""
     factors = sorted({term.factor for term in matched} - {1.0})
-    carried = f"; the loss carries the factors {factors}" if factors else ""
-    others = {f"{term.node} is over {term.denominators[0]:.10g}" for term in terms if term not in matched}
-    besides = f"; besides, {', '.join(sorted(others))}" if others else ""
+    carried = f"; the loss carries the factors {', '.join(f'{factor:.6g}' for factor in factors)}" if factors else ""
+    others = {f"{term.node} is over {term.denominators[0]:.10g}" for term in reading.terms if term not in matched}
+    unread = [] if reading.unread is None else [f"the graph does not tell of {reading.unread}"]
+    besides = f"; besides, {', '.join([*sorted(others), *unread])}" if others or unread else ""
     return f"equals the loss's denominator ({matched[0].node}){carried}{besides}"

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from truestep.probe.node import Unread
+from truestep.probe.node import Unread, numel
 from truestep.probe.penalty import of_parameters
 from truestep.probe.scores import Path, scores, taking_part
 from truestep.probe.term import ROUNDING, Reading, Term, is_whole
@@ -36,7 +36,7 @@ def read_loss(loss: Tensor) -> Reading:
     >>> read_loss(torch.nn.functional.cross_entropy(logits, target)).denominators
     (3.0,)
     """
-    ends, unread = list[Way](), list[str]()
+    ends, unread = list[Way](), list[tuple[str, float]]()
     stack = [Way(loss.grad_fn, loss.output_nr)] if loss.grad_fn is not None else []
     seen = set[Way]()
     while stack and len(seen) < LIMIT:
@@ -47,24 +47,31 @@ def read_loss(loss: Tensor) -> Reading:
         try:
             stack.extend(reversed(_visit(way, ends, unread)))
         except Unread as reason:
-            unread.append(str(reason))
+            unread.append((str(reason), way.scale))
     if stack:
-        return Reading(terms=(), unread=f"a graph of more than {LIMIT} nodes above the elements")
+        name = f"a graph of more than {LIMIT} nodes above the elements"
+        return Reading(terms=(), unread=name, unread_importance=math.inf)
     terms = _terms(ends)
     counted = loss.device.type != "cpu" and any(term.elements is not None for term in terms)
-    return Reading(terms=terms, unread=unread[0] if unread else None, waits=counted or any(way.waits for way in seen))
+    return Reading(
+        terms=terms,
+        unread=unread[0][0] if unread else None,
+        unread_importance=max((scale for _, scale in unread), default=0.0),
+        waits=counted or any(way.waits for way in seen),
+    )
 
 
-def _visit(way: Way, ends: list[Way], unread: list[str]) -> list[Way]:
-    """The ways on; none, and a note, where `way` ends."""
+def _visit(way: Way, ends: list[Way], unread: list[tuple[str, float]]) -> list[Way]:
+    """The ways on; none, and a note, where `way` ends. Scalars that were stacked are elements, and may be anything themselves."""
     on = onward(way)
     if on is not None:
         return on
     last = ended(way)
     if last.reduction is not None:
         ends.append(last)
-    elif not of_parameters(last.node):
-        unread.append(last.node.name())
+    scalar = last.fused is None and last.of_one is None and numel(last.node, last.output) == 1
+    if (last.reduction is None or scalar) and not of_parameters(last.node):
+        unread.append((last.node.name(), last.scale))
     return []
 
 
@@ -94,6 +101,7 @@ def _term(ways: list[Way], path: Path | None) -> Term:
         divisors=divisors,
         count=math.prod(way.means),
         constants=tuple(divisor for divisor, literal in way.constants if way.divides or not literal or is_whole(divisor)),
+        scale=way.scale,
         scored=scored,
         elements=elements,
         penalty=not scored and all(of_parameters(way.node) for way in ways),
@@ -110,4 +118,6 @@ def _folded(terms: list[Term]) -> list[Term]:
 def _over(term: Term, number: int) -> Term:
     if number < 2 or term.kind == "sum" or not math.isclose(math.prod(term.constants), number, rel_tol=ROUNDING):
         return term
-    return replace(term, constants=(), elements=None, divisors=(float(number), *term.divisors), count=term.count * number)
+    return replace(
+        term, constants=(), scale=1.0, elements=None, divisors=(float(number), *term.divisors), count=term.count * number
+    )

@@ -69,10 +69,10 @@ def _is_mask(tensor: Tensor) -> bool:
 
 
 def first_parameter(model: nn.Module) -> tuple[str, str] | None:
-    """The name and value of the first parameter of `model` that is not finite; None where there is none."""
+    """The name and value of the first parameter of `model` that is not finite; None where there is none. Frozen masks are passed."""
     for name, parameter in model.named_parameters():
         value = not_finite(parameter)
-        if value is not None:
+        if value is not None and not (value == "-inf" and _is_mask(parameter)):
             return name, value
     return None
 

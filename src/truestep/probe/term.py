@@ -11,11 +11,9 @@ from typing import Literal
 ROUNDING = 2.0**-22
 """Relative tolerance of a denominator: a float32 reciprocal and a product with it are off by 2^-23."""
 
-SUMMED_WEIGHTS = 1e-4
-"""Relative tolerance of a denominator that is no integer: a float32 sum of a million class weights is off by up to 6e-5."""
-
-EPSILON = 1e-3
-"""What may have been added to a count so that it is not 0."""
+SUMMED = 1e-4
+"""Relative tolerance of a denominator that is no integer: a float32 sum of a million class weights is off by up to 6e-5, and what
+is added to a count so that it is not 0 is less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +30,8 @@ class Term:
     """The product of those divisors that means know."""
     constants: tuple[float, ...] = ()
     """The divisors above that reduction; above a sum only those that can be a count or depend on data: not the 0.3 of a task."""
+    scale: float = 1.0
+    """The inverse of all constants above that reduction."""
     scored: bool = False
     """The elements are scores of targets: a weight has to count them exactly."""
     elements: float | None = None
@@ -60,9 +60,13 @@ class Term:
 
     @property
     def factor(self) -> float:
-        """What a mean is multiplied by, infinite where it is divided by 0; 1 for a sum, which its constants divide."""
-        divisor = math.prod(self.constants) if self.kind == "mean" else 1.0
-        return 1.0 / divisor if divisor else math.inf
+        """What a mean is multiplied by; 1 for a sum, which its constants divide."""
+        return self.scale if self.kind == "mean" else 1.0
+
+    @property
+    def importance(self) -> float:
+        """What a mean is multiplied by, made by hand or not; for any other sum what each of its elements is."""
+        return self.scale * (self.by_hand or 1.0)
 
     @cached_property
     def by_hand(self) -> float | None:
@@ -99,8 +103,8 @@ class Term:
         return math.prod((*self.constants, *self.divisors))
 
     def _near(self, found: float, weight: float) -> bool:
-        tolerance = max(self.rounding, ROUNDING if is_whole(found) else SUMMED_WEIGHTS)
-        return math.isclose(found, weight, rel_tol=tolerance, abs_tol=EPSILON)
+        tolerance = ROUNDING if is_whole(found) and is_whole(weight) else SUMMED
+        return math.isclose(found, weight, rel_tol=max(self.rounding, tolerance))
 
 
 def _runs(divisors: tuple[float, ...]) -> Iterator[tuple[float, ...]]:
@@ -117,12 +121,23 @@ def is_whole(number: float) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The terms of a loss; `unread` names what ended the walk, and is None where all of it was read."""
+    """The terms of a loss; `unread` names what ended the walk first, and is None where all of it was read."""
 
     terms: tuple[Term, ...]
     unread: str | None
+    unread_importance: float = 0.0
+    """The largest factor of anything that was not read."""
     waits: bool = False
     """A number was fetched from an accelerator, which had to finish first."""
+
+    @property
+    def main(self) -> tuple[Term, ...]:
+        """The most important terms, scores and then undivided sums first; empty where something unread is as important."""
+        most = max((term.importance for term in self.terms), default=0.0)
+        if self.unread is not None and self.unread_importance >= most:
+            return ()
+        main = [term for term in self.terms if math.isclose(term.importance, most, rel_tol=ROUNDING)]
+        return tuple(sorted(main, key=lambda term: (not term.scored, not term.undivided)))
 
     @property
     def denominators(self) -> tuple[float, ...]:

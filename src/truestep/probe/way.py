@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from truestep.probe.node import ADDS, LAYS_OUT, MEANS, SUMS, Constant, Node, constant, numel, operation, saved
+from truestep.probe.node import ADDS, LAYS_OUT, MEANS, SUMS, Constant, Node, Unread, constant, numel, operation, saved
 from truestep.probe.penalty import of_parameters
 from truestep.probe.scores import TARGETS, Path
 from truestep.probe.term import ROUNDING
@@ -54,6 +54,12 @@ class Way:
             trail, node, position = trail
             nodes.append((node, position))
         return tuple(reversed(nodes))
+
+    @property
+    def scale(self) -> float:
+        """The inverse of the constants above; infinite where one of them is 0."""
+        divisor = math.prod(divisor for divisor, _ in self.constants)
+        return 1.0 / divisor if divisor else math.inf
 
     def to(self, position: int) -> Way:
         """On to the node at this position below, unchanged."""
@@ -120,6 +126,8 @@ def _past_constant(way: Way, positions: list[int], named: str) -> list[Way] | No
 
 def ended(way: Way) -> Way:
     """At its last node, past the reduction that a fused loss ends with. A reduction of one counts where there is no other."""
+    if way.node.name() == "GatherBackward":
+        raise Unread("DataParallel gathered the losses of its devices")
     reduction = getattr(way.node, "_saved_reduction", 0) if operation(way.node) else 0
     if reduction:
         elements = _elements(way.node)
