@@ -368,6 +368,25 @@ def test_an_attempt_that_checked_nothing_leaves_the_check_open() -> None:
         check(cross_entropy(), B)
 
 
+def test_a_refusal_after_an_accepted_microbatch_leaves_the_check_open() -> None:
+    check = WeightCheck("mean", declared=True, wanted=True)
+    for _ in range(2):
+        check(cross_entropy(), SCORED)
+        with pytest.raises(WeightError):
+            check(cross_entropy(), B)
+        check.close()
+
+
+def test_a_microbatch_of_which_nothing_is_left_settles_nothing() -> None:
+    check = WeightCheck("mean", declared=True, wanted=True)
+    nothing = torch.zeros(B, T)
+    check((picked_losses() * nothing).sum() / nothing.sum(), B)
+    assert check.text == "not checked: the graph does not tell (no reduction in it)"
+    check.close()
+    with pytest.raises(WeightError):
+        check(cross_entropy(), B)
+
+
 def test_the_first_refusal_is_not_the_last() -> None:
     model = nn.Linear(3, C)
     update = truestep.Update(

@@ -47,13 +47,17 @@ class WeightCheck:
         if not self._open:
             return
         reading = read_loss(loss)
+        if not reading.terms and reading.unread is None:  # all masked out, or nothing but constants: the next loss may tell more
+            self.text = _not_told(reading)
+            return
+        before, self._settled = self._settled, False  # a refusal leaves the check open
         judged: Callable[[Reading, float], str | None] = self._sum if self._loss_is == "sum" else self._mean
         settled = judged(reading, weight)
         self.text = settled or self._proportion(reading, weight)
-        self._settled = self._settled is not False and (settled is not None or reading.waits)
+        self._settled = before is not False and (settled is not None or reading.waits)
 
     def _sum(self, reading: Reading, weight: float) -> str:
-        if reading.unread or not reading.terms:
+        if reading.unread is not None:
             return _not_told(reading)
         means = [term for term in reading.terms if term.denominator != 1.0 and _divided(term, weight)]
         loop = 1 < len(means) == weight and means[0].divisors[0] != len(means)  # a sum over examples of what each averages

@@ -9,7 +9,7 @@ from truestep.probe.node import LINEAR, SUMS, Node, numel, operation, packed_by_
 TARGETS = frozenset({"NllLoss", "NllLoss2D"})
 """Operations that make one score per target."""
 
-PICKS = frozenset({"Gather", "Index", "Take"})
+PICKS = ("Gather", "Index", "Take")
 """Operations that may pick a target's score from those of all classes."""
 
 NORMALISES = frozenset({"LogSoftmax", "Logsumexp"})
@@ -27,9 +27,7 @@ def scores(reduction: Node) -> Path | None:
     Searched down through linear operations and those that work element by element. Scores are what a cross-entropy gives
     per target, what is picked from log-probabilities, and what is summed over classes of them.
     """
-    picked: Path | None = None
-    summed: Path | None = None
-    operations = set()
+    paths: dict[str, Path] = {}
     stack: list[tuple[Node, Path]] = [(reduction, ())]
     seen = set[Node]()
     while stack and len(seen) < LIMIT:
@@ -38,19 +36,14 @@ def scores(reduction: Node) -> Path | None:
             continue
         seen.add(node)
         named = operation(node)
-        operations.add(named)
         if named in TARGETS:
             return path
-        if named in PICKS and picked is None:
-            picked = path
-        if named in SUMS:
-            summed = path
+        paths[named] = path
         if named and named not in NORMALISES:
             stack += reversed([(child, (*path, (node, position))) for child, position in _same_elements(node, named)])
-    normalised = operations & NORMALISES or {"Softmax", "Log"} <= operations
-    if picked is not None and normalised:
-        return picked
-    return summed if "LogSoftmax" in operations else None
+    normalised = NORMALISES & paths.keys() or {"Softmax", "Log"} <= paths.keys()
+    kinds = [*(PICKS if normalised else ()), *(SUMS if "LogSoftmax" in paths else ())]
+    return next((paths[kind] for kind in kinds if kind in paths), None)
 
 
 def _same_elements(node: Node, named: str) -> list[tuple[Node, int]]:
