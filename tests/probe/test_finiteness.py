@@ -108,6 +108,14 @@ def test_the_first_parameter_is_named() -> None:
     assert first_parameter(model) == ("1.bias", "-inf")
 
 
+def test_a_frozen_mask_among_the_parameters_is_passed() -> None:
+    model = nn.Module()
+    model.mask = nn.Parameter(torch.tensor([0.0, -INF]), requires_grad=False)
+    assert first_parameter(model) is None
+    model.frozen = nn.Parameter(torch.tensor([0.0, NAN]), requires_grad=False)
+    assert first_parameter(model) == ("frozen", "nan")
+
+
 class Give(nn.Module):
     """Puts out what it is told to, whatever comes in."""
 

@@ -69,7 +69,7 @@ def _is_mask(tensor: Tensor) -> bool:
 
 
 def first_parameter(model: nn.Module) -> tuple[str, str] | None:
-    """The name and value of the first parameter of `model` that is not finite; None where there is none. Frozen masks are passed."""
+    """The name and value of the first parameter of `model` that is not finite; None where there is none. Frozen masks pass."""
     for name, parameter in model.named_parameters():
         value = not_finite(parameter)
         if value is not None and not (value == "-inf" and _is_mask(parameter)):
