@@ -111,10 +111,10 @@ def test_an_attempt_block_says_what_it_can_tell_and_what_it_cannot() -> None:
     assert attempt.outcome.skip.reason is Reason.BACKWARD
     assert attempt.outcome.skip.curable
     assert "cannot be run again" in attempt.outcome.skip.detail
-    with update.attempt(total=2) as attempt:
+    with update.attempt(total=2) as attempt, attempt.autocast():
         attempt.backward(cross_entropy(update.plan.model, poisoned(batch(2))), 2)
     assert (attempt.outcome.skip.reason, attempt.outcome.skip.place) == (Reason.LOSS, None)
-    with update.attempt(total=2) as attempt:
+    with update.attempt(total=2) as attempt, attempt.autocast():
         attempt.backward(cross_entropy(update.plan.model, poisoned(batch(2))), 2, microbatch=poisoned(batch(2)))
     assert attempt.outcome.skip.reason is Reason.INPUT
 

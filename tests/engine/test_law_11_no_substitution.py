@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
 
 import truestep
-from tests.engine.loops import batch, cross_entropy, mlp
+from tests.engine.loops import batch, cross_entropy, mlp, same, weights
 from truestep import LossScale, Policy
 from truestep.engine.policy import available
-from truestep.errors import OptimizerError, PolicyError
+from truestep.errors import OptimizerError, PolicyError, StateError
 
 
 def build(model: nn.Module | None = None, optimizer=None, **options) -> truestep.Update:
     model = mlp() if model is None else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1) if optimizer is None else optimizer
-    return truestep.Update(model, optimizer, loss=cross_entropy, **options)
+    return truestep.Update(model, optimizer, **({"loss": cross_entropy} | options))
 
 
 def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
@@ -91,7 +93,7 @@ def test_float32_products_are_float32_whatever_the_process_has_set(policy: str) 
     seen = []
 
     def loss(model: nn.Module, data: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        seen.append(torch.get_float32_matmul_precision())
+        seen.append(torch.backends.mkldnn.matmul.fp32_precision)
         return cross_entropy(model, data)
 
     model = mlp()
@@ -99,10 +101,56 @@ def test_float32_products_are_float32_whatever_the_process_has_set(policy: str) 
     torch.set_float32_matmul_precision("medium")
     try:
         update([batch(2)])
-        assert seen == ["highest"]
+        assert seen == ["ieee"]
         assert torch.get_float32_matmul_precision() == "medium"
+        assert torch.backends.mkldnn.matmul.fp32_precision == "bf16"
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize("part", ["matmul", "conv", "rnn"])
+def test_torchs_newer_switches_of_float32_arithmetic_are_heard_too(part: str) -> None:
+    seen = []
+    library = getattr(torch.backends.mkldnn, part)
+
+    def loss(model: nn.Module, data: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        seen.append(library.fp32_precision)
+        return cross_entropy(model, data)
+
+    before = library.fp32_precision
+    library.fp32_precision = "bf16"
+    try:
+        assert build(loss=loss)([batch(2)]).completed
+        assert seen == ["ieee"]
+        assert library.fp32_precision == "bf16"
+    finally:
+        library.fp32_precision = before
+
+
+@pytest.mark.parametrize("policy", ["fp32", "bf16", "fp16"])
+def test_an_autocast_around_the_loop_changes_nothing(policy: str) -> None:
+    around, plain = mlp(), mlp()
+    for model, context in ((around, torch.autocast("cpu", dtype=torch.bfloat16)), (plain, nullcontext())):
+        update = build(model, policy=policy)
+        with context:
+            losses = [update([batch(4), batch(4)]).loss for _ in range(3)]
+        assert len(set(losses)) == 3  # casts of old weights would repeat the first loss
+    assert same(weights(around), weights(plain))
+
+
+def test_a_no_grad_around_the_loop_changes_nothing() -> None:
+    around, plain = mlp(), mlp()
+    with torch.no_grad():
+        assert build(around)([batch(4)]).completed
+    build(plain)([batch(4)])
+    assert same(weights(around), weights(plain))
+
+
+@pytest.mark.parametrize("policy", ["bf16", "fp16"])
+def test_a_forward_outside_autocast_is_no_low_precision(policy: str) -> None:
+    update = build(policy=policy)
+    with pytest.raises(StateError, match=r"outside attempt\.autocast"), update.attempt(total=2) as attempt:
+        attempt.backward(cross_entropy(update.plan.model, batch(2)), 2)
 
 
 @pytest.mark.parametrize(("policy", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)])

@@ -145,7 +145,7 @@ def test_a_gradient_penalty_is_the_one_of_float32_by_hand(scale: float) -> None:
 
 
 @pytest.mark.parametrize("kind", [truestep.ClipNorm, truestep.ClipValue])
-@pytest.mark.parametrize("limit", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("limit", [0.0, -1.0, float("inf"), float("nan"), 5e-324, "one", None])
 def test_what_is_no_limit_is_refused(kind: type, limit: float) -> None:
     with pytest.raises(ClipError, match="positive, finite"):
         kind(limit)

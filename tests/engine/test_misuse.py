@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import dataclasses
 import gc
 import itertools
 import math
+import pickle
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import truestep
 from tests.engine.loops import batch, cross_entropy, mlp, same, weights
-from truestep.errors import ClockError, LossError, PolicyError, StateError, UsageError, WeightError
+from truestep.errors import ClockError, LossError, PolicyError, StateError, UsageError, WeightError, WindowError
 
 
 def build(**options: object) -> truestep.Update:
@@ -121,3 +128,150 @@ def test_an_attempt_inside_an_attempt_is_refused_and_the_outer_one_undone() -> N
     with pytest.raises(StateError, match="open already"):
         update([batch(2)])
     assert update.counts.attempts == 0
+
+
+class Checkpointed(nn.Module):
+    """Its first layers are computed again in backward, as large models do to save memory."""
+
+    def __init__(self, *, reentrant: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.trunk, self.head, self.reentrant = nn.Sequential(nn.Linear(4, 8), nn.Tanh()), nn.Linear(8, 3), reentrant
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(checkpoint(self.trunk, x.clone().requires_grad_(), use_reentrant=self.reentrant))
+
+
+def test_a_reentrant_checkpoint_is_refused_by_name_and_the_other_kind_trains() -> None:
+    for reentrant in (True, False):
+        model = Checkpointed(reentrant=reentrant)
+        update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)
+        before = weights(model)
+        if reentrant:
+            with pytest.raises(LossError, match="use_reentrant=False"):
+                update([batch(4)])
+            assert same(before, weights(model))
+        else:
+            assert update([batch(4)]).completed
+            assert not same(before[:1], weights(model)[:1])
+
+
+def test_a_parameter_that_is_frozen_later_stays_where_it_is() -> None:
+    update = build()
+    update([batch(4)])
+    frozen = update.plan.model[0].weight.requires_grad_(False)
+    before = frozen.detach().clone()
+    update([batch(4)])
+    assert same([before], [frozen])
+
+
+def test_weights_that_change_their_format_later_are_refused() -> None:
+    update = build()
+    update([batch(4)])
+    update.plan.model.double()
+    with pytest.raises(PolicyError, match="float64"):
+        update([(batch(4)[0].double(), batch(4)[1])])
+
+
+def test_a_backward_that_failed_inside_a_block_undoes_the_attempt() -> None:
+    update = build()
+    before = weights(update.plan.model)
+    with pytest.raises(StateError, match="went on without it"), update.attempt() as attempt:
+        attempt.backward(cross_entropy(update.plan.model, batch(4)), 4)
+        with contextlib.suppress(LossError):
+            attempt.backward(cross_entropy(update.plan.model, batch(4)).detach(), 4)
+    assert same(before, weights(update.plan.model))
+    assert update.counts.attempts == 0
+
+
+@pytest.mark.parametrize("given", [{"weight": 4, "share": 1.0}, {"share": math.nan}])
+def test_a_share_is_one_finite_number_and_no_weight(given: dict[str, float]) -> None:
+    update = build()
+    with pytest.raises(WeightError, match="share"), update.attempt() as attempt:
+        attempt.backward(cross_entropy(update.plan.model, batch(4)), **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"clip": 1.0}, "ClipError"),
+        ({"clip": 0.0}, "ClipError"),
+        ({"scale": 1024.0}, "PolicyError"),
+        ({"loss": None}, "UsageError"),
+        ({"weight": 3}, "UsageError"),
+        ({"scheduler": 3}, "ClockError"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_when_the_update_is_built(options: dict[str, object], error: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        build(**options)
+    assert type(caught.value).__name__ == error
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("count", [-4, 2.5, "many", math.nan])
+def test_a_number_of_examples_is_a_number_of_examples(count: object) -> None:
+    with pytest.raises(WindowError, match="whole and at least 0"):
+        build(examples=lambda data: count, weight=lambda data: 4)([batch(4)])
+
+
+def test_a_schedule_that_somebody_else_moves_too_is_refused() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    update = truestep.Update(model, optimizer, loss=cross_entropy, scheduler=scheduler)
+    update([batch(4)])
+    scheduler.step()
+    with pytest.raises(ClockError, match="left at 1 and stands at 2"):
+        update([batch(4)])
+
+
+def test_a_schedule_that_fails_leaves_the_counts_of_what_was_applied() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=2)
+    update = truestep.Update(model, optimizer, loss=cross_entropy, scheduler=scheduler)
+    update([batch(4)])
+    with pytest.raises(ValueError, match="total"):
+        [update([batch(4)]) for _ in range(3)]
+    assert update.counts.completed == update.counts.ticks + 1
+
+
+def test_a_window_that_cannot_be_run_again_is_skipped_all_the_same() -> None:
+    def popping(model: nn.Module, data: dict[str, Tensor]) -> Tensor:
+        return nn.functional.cross_entropy(model(data["x"]), data.pop("y")) * math.nan
+
+    outcome = build(loss=popping, check_weight=False)([{"x": batch(4)[0], "y": batch(4)[1]}])
+    assert outcome.skip.reason is truestep.Reason.LOSS
+    assert "could not be run again: KeyError" in outcome.skip.detail
+
+
+def test_a_diagnosis_draws_from_no_global_generator() -> None:
+    def drawing(model: nn.Module, data: tuple[Tensor, Tensor]) -> Tensor:
+        random.random()
+        np.random.rand()
+        return cross_entropy(model, data) * math.nan
+
+    random.seed(0)
+    np.random.seed(0)
+    build(loss=drawing, check_weight=False)([batch(4)])
+    after = random.random(), np.random.rand()
+    random.seed(0)
+    np.random.seed(0)
+    random.random()
+    np.random.rand()
+    assert after == (random.random(), np.random.rand())
+
+
+@pytest.mark.parametrize("way", [lambda o: pickle.loads(pickle.dumps(o)), copy.deepcopy, lambda o: o])
+def test_an_outcome_survives_a_process_boundary(way: object) -> None:
+    outcome = build()([batch(4)])
+    assert way(outcome) == outcome
+    assert dataclasses.asdict(outcome)["counts"]["completed"] == 1
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:FutureWarning")  # deprecated, and still what people have
+def test_a_scripted_model_trains() -> None:
+    model = torch.jit.trace(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), batch(4)[0])
+    update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)
+    assert update([batch(4)]).completed

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 import truestep
 from tests.engine.loops import batch, cross_entropy, mlp, poisoned
-from truestep.engine import update, work
+from truestep.engine import work
+from truestep.engine.clock import Schedule
 
 
 @pytest.fixture
@@ -26,11 +27,11 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(owner, name, recording)
 
     record(work, "clear", "zero")
-    record(torch, "autocast", "autocast")
+    record(truestep.Policy, "autocast", "autocast")
     record(torch.autograd, "backward", "backward")
     record(work, "judge", "unscale and check")
     record(work, "step", "step")
-    record(update, "advance", "clock")
+    record(Schedule, "tick", "clock")
     record(truestep.ClipNorm, "__call__", "clip")
     record(truestep.LossScale, "after", "scale")
     return happened
@@ -49,8 +50,8 @@ FORWARDS = ["zero", "autocast", "backward", "autocast", "backward", "unscale and
 
 
 @pytest.mark.parametrize("policy", ["fp32", "bf16", "fp16"])
-def test_zero_forward_backward_forward_backward_unscale_check_clip_step_clock_scale(trace: list[str], policy: str) -> None:
-    assert run(batch(2), trace, policy) == [*FORWARDS, "clip", "step", "clock", "scale"]
+def test_zero_forward_backward_forward_backward_unscale_check_clip_step_scale_clock(trace: list[str], policy: str) -> None:
+    assert run(batch(2), trace, policy) == [*FORWARDS, "clip", "step", "scale", "clock"]
 
 
 @pytest.mark.parametrize("policy", ["fp32", "bf16", "fp16"])

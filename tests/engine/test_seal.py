@@ -26,9 +26,10 @@ def slope(model: nn.Module, x: Tensor) -> Tensor:
     return (model.weight * x).sum()
 
 
-def build(policy: str = "fp16") -> truestep.Update:
+def build(scale: truestep.LossScale | None = None) -> truestep.Update:
     model = Line()
-    return truestep.Update(model, torch.optim.SGD(model.parameters(), lr=1.0), loss=slope, loss_is="share", policy=policy)
+    scale = truestep.LossScale.static(2.0**16) if scale is None else scale
+    return truestep.Update(model, torch.optim.SGD(model.parameters(), lr=1.0), loss=slope, loss_is="share", scale=scale)
 
 
 SMALL, HUGE = torch.tensor([0.02, 0.02]), torch.tensor([1e35, 0.02])
@@ -68,21 +69,21 @@ def test_an_infinity_clipped_inside_a_block_is_no_completed_attempt() -> None:
 
 
 def test_outside_an_attempt_the_optimizer_steps_as_ever() -> None:
-    update = build("fp32")
+    update = build(truestep.LossScale.none())
     update([SMALL])
     update.plan.optimizer.step()
     assert torch.equal(update.plan.model.weight.detach(), -2 * SMALL)
 
 
 def test_two_updates_may_share_an_optimizer_that_steps_for_each() -> None:
-    first = build("fp32")
+    first = build(truestep.LossScale.none())
     second = truestep.Update(first.plan.model, first.plan.optimizer, loss=slope, loss_is="share")
     assert first([SMALL]).completed
     assert second([SMALL]).completed
 
 
 def test_reading_a_gradient_inside_a_block_is_no_change() -> None:
-    update = build("fp32")
+    update = build(truestep.LossScale.none())
     with update.attempt() as attempt:
         attempt.backward(slope(update.plan.model, SMALL), share=1.0)
         assert float(update.plan.model.weight.grad.norm()) > 0

@@ -84,7 +84,7 @@ def test_a_new_scale_inside_a_window_gives_65_for_2_there_and_waits_for_the_next
 
     ours = line(1)
     update = make_update(ours)
-    with update.attempt() as attempt:
+    with update.attempt() as attempt, attempt.autocast():
         attempt.backward(slope(ours, ONE), share=1.0)
         update.scale = truestep.LossScale.static(1024.0)
         attempt.backward(slope(ours, ONE), share=1.0)
@@ -114,7 +114,7 @@ def test_zeroing_before_the_step_is_an_error_here_and_counts_as_nothing(line, sl
     update = make_update(ours, optimizer)
 
     def zero_inside():
-        with update.attempt() as attempt:
+        with update.attempt() as attempt, attempt.autocast():
             attempt.backward(slope(ours, ONE), share=1.0)
             optimizer.zero_grad()
 

@@ -199,7 +199,8 @@ def test_clip_and_scale_reach_the_update(line_with: Any, tmp_path: Path) -> None
 
 def test_the_clocks_add_up_to_the_total(line_with: Any) -> None:
     record = train(line_with(), replace(CPU, budget_attempts=150), seed=0)
-    assert abs(record.clocks.total - record.total_seconds) <= 0.01 * record.total_seconds
+    # 1 %, and one time slice of a shared processor between the last dial and the last look at the wall.
+    assert abs(record.clocks.total - record.total_seconds) <= 0.01 * record.total_seconds + 0.02
     assert min(record.clocks.init, record.clocks.train, record.clocks.eval) > 0.0
     assert record.clocks.checkpoint == record.clocks.waste == 0.0
     assert record.cpu_seconds > 0.0

@@ -122,7 +122,7 @@ def _target(task: Task, asked: Asked) -> float:
 
 def _demand_policy(candidate: str) -> None:
     """PolicyError unless the device can do what the candidate says."""
-    Policy.named(Candidate.parse(candidate).policy).demand(device_of(None))
+    Policy.named(Candidate.parse(candidate).policy).on(device_of(None))
 
 
 def _first(*values: T | None) -> T:

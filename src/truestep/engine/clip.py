@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from truestep.engine.gradients import FLOAT32_MAX, exact_norm
+from truestep.engine.gradients import FLOAT32_MAX, FLOAT32_TINY, exact_norm
 from truestep.errors import ClipError
 
 
@@ -77,10 +77,19 @@ class ClipValue:
         return unit, exact_norm(gradients) * unit
 
 
+def clip_of(clip: Clip | None) -> Clip:
+    """The rule that was asked for; ClipError for what is none, such as a bare number."""
+    if clip is None:
+        return NoClip()
+    if not isinstance(clip, (NoClip, ClipNorm, ClipValue)):
+        raise ClipError(f"{clip!r} is no rule of clipping", hint="write clip=ClipNorm(1.0), ClipValue(1.0), or None")
+    return clip
+
+
 def _demand_limit(name: str, limit: float) -> None:
-    if not (math.isfinite(limit) and limit > 0.0):
+    if not (isinstance(limit, (int, float)) and math.isfinite(limit) and limit >= FLOAT32_TINY):
         raise ClipError(
-            f"{name} needs a positive, finite limit and was given {limit}",
+            f"{name} needs a positive, finite limit that float32 holds, and was given {limit!r}",
             hint="leave clip=None out to clip nothing",
             limit=limit,
         )

@@ -7,6 +7,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
 from truestep.engine.counts import Counts
 from truestep.errors import ClockError
 
@@ -82,10 +84,10 @@ class Every:
     def __post_init__(self) -> None:
         """Exactly one of the two, at least 1."""
         given = [n for n in (self.examples, self.tokens) if n is not None]
-        if len(given) != 1 or given[0] < 1:
+        if len(given) != 1 or not isinstance(given[0], int) or given[0] < 1:
             raise ClockError(
                 f"Every(examples={self.examples}, tokens={self.tokens}) names no single interval",
-                hint="write Every(examples=N) or Every(tokens=N), with N at least 1",
+                hint="write Every(examples=N) or Every(tokens=N), with a whole N of at least 1",
             )
 
     @property
@@ -126,26 +128,45 @@ def clock_of(clock: str | Every, *, scheduler: Any, counts_tokens: bool) -> Cloc
     return clock if isinstance(clock, Every) else CLOCKS[clock]
 
 
-def advance(scheduler: Any, ticks: int, counts: Counts) -> None:
-    """Step the schedule `ticks` times.
+class Schedule:
+    """A scheduler and the clock that alone moves it; a loop without a scheduler has one that stands still."""
 
-    torch warns if a schedule moves before its optimizer has. On a declared clock that is meant: a skipped first attempt
-    ticks "attempt" and "epoch".
-    """
-    if scheduler is None:
-        return
-    with nullcontext() if counts.completed else warnings.catch_warnings():
-        if not counts.completed:
-            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
-        for _ in range(ticks):
-            scheduler.step()
+    def __init__(self, scheduler: Any, clock: Clock) -> None:
+        self._scheduler, self.clock = scheduler, clock
+        self._left_at: int | None = None
+
+    def demand_untouched(self) -> None:
+        """ClockError where somebody else has moved the scheduler since this clock did."""
+        position = getattr(self._scheduler, "last_epoch", None)
+        if self._left_at is not None and position != self._left_at:
+            raise ClockError(
+                f"the schedule was left at {self._left_at} and stands at {position}: somebody else moves it too",
+                hint="leave scheduler.step() out of the loop, or leave scheduler= out of Update",
+            )
+
+    def tick(self, ticks: int, *, has_stepped: bool) -> None:
+        """Step the scheduler `ticks` times.
+
+        torch warns if a schedule moves before its optimizer has. On a declared clock that is meant: a skipped first attempt
+        ticks "attempt" and "epoch".
+        """
+        if self._scheduler is None:
+            return
+        with nullcontext() if has_stepped else warnings.catch_warnings():
+            if not has_stepped:
+                warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
+            for _ in range(ticks):
+                self._scheduler.step()
+        self._left_at = getattr(self._scheduler, "last_epoch", None)
 
 
 def demand_scheduler(scheduler: Any, optimizer: object) -> None:
     """ClockError for a scheduler that a clock cannot drive."""
     if scheduler is None:
         return
-    if type(scheduler).__name__ == "ReduceLROnPlateau":
+    if not callable(getattr(scheduler, "step", None)):
+        raise ClockError(f"a scheduler has a step(), and {scheduler!r} has none", hint="pass a torch.optim.lr_scheduler object")
+    if isinstance(scheduler, ReduceLROnPlateau):
         raise ClockError(
             "ReduceLROnPlateau moves on a metric, not on a clock",
             hint="leave scheduler= out and call its step(metric) after your evaluation",

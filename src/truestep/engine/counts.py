@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +21,7 @@ class Counts:
 
     attempts: int = 0
     completed: int = 0
-    skipped_by_reason: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    skipped_by_reason: Mapping[str, int] = field(default_factory=dict)
     consecutive_skips: int = 0
     examples_seen: int = 0
     examples_applied: int = 0
@@ -45,7 +44,7 @@ class Counts:
             self,
             attempts=self.attempts + 1,
             completed=self.completed + applied,
-            skipped_by_reason=MappingProxyType(by_reason),
+            skipped_by_reason=by_reason,
             consecutive_skips=0 if applied else self.consecutive_skips + 1,
             examples_seen=self.examples_seen + (examples or 0),
             examples_applied=self.examples_applied + applied * (examples or 0),

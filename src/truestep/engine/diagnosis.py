@@ -35,11 +35,15 @@ class Evidence:
 
 
 def diagnose(evidence: Evidence, verdict: Verdict) -> Skip:
-    """The reason of a skip, searched from the outside in: inputs, parameters, the loss, then the gradient."""
+    """The reason of a skip: what a smaller scale cures, else from the outside in: input, parameter, loss, gradient."""
     if verdict.unscaling_overflows:
         return _skip(Reason.UNSCALE, _worst(evidence), "finite while scaled, beyond float32 once unscaled")
-    loss_is_finite = all(map(math.isfinite, evidence.losses.values()))
-    return _input(evidence) or _parameter(evidence) or (_gradient(evidence) if loss_is_finite else _forward(evidence))
+    if not all(map(math.isfinite, evidence.losses.values())):
+        return _input(evidence) or _parameter(evidence) or _forward(evidence)
+    found = _gradient(evidence)
+    if found.reason is Reason.BACKWARD:
+        return found
+    return _input(evidence) or _parameter(evidence) or found
 
 
 def _input(evidence: Evidence) -> Skip | None:
@@ -109,7 +113,7 @@ def _nth(replay: Replay, index: int, *, in_float32: bool) -> Tensor:
 
 def _worst(evidence: Evidence) -> str:
     """The first parameter whose gradient is not finite, else the one with the largest element."""
-    held = [(evidence.names[id(p)], p.grad) for p in evidence.params if p.grad is not None]
+    held = [(evidence.names[id(p)], p.grad) for p in evidence.params if p.grad is not None and p.grad.numel()]
     bad = next((name for name, gradient in held if not_finite(gradient) is not None), None)
     return bad or max(held, key=lambda pair: pair[1].abs().max().item())[0]
 

@@ -101,10 +101,10 @@ def exact_norm(gradients: list[Tensor]) -> float:
 
 
 def multiply(gradients: list[Tensor], factor: float) -> None:
-    """Multiply in place, one rounding an element; twice where `factor` alone would be subnormal in float32."""
+    """Multiply in place, one rounding an element; in several steps where `factor` alone would be subnormal in float32."""
     if factor == 1.0:
         return
-    if abs(factor) < FLOAT32_TINY:
+    while factor < FLOAT32_TINY:
         torch._foreach_mul_(gradients, 2.0**-64)
         factor *= 2.0**64
     torch._foreach_mul_(gradients, factor)

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from truestep.engine.clip import Clip
-from truestep.engine.clock import Clock
 from truestep.engine.policy import Policy
 from truestep.engine.weights import LossIs, weight_of
-from truestep.engine.windows import demand_window, examples_of
+from truestep.engine.windows import demand_count, demand_window, examples_of
 from truestep.errors import UsageError
 
 M = TypeVar("M")
 Incurable = Literal["keep", "backoff"]
+
+
+class Measure(NamedTuple):
+    """A microbatch in numbers; no weight where its loss comes as a share, no tokens where nobody counts them."""
+
+    weight: float | None
+    examples: int
+    tokens: int | None
+
+
+def total_of(measures: Sequence[Measure]) -> float | None:
+    """The window's total weight; None for losses that come as shares, WeightError beyond float64."""
+    weights = [measure.weight for measure in measures if measure.weight is not None]
+    return weight_of(sum(weights)) if weights else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +48,19 @@ class Plan(Generic[M]):
     tokens: Callable[[M], int] | None
     policy: Policy
     clip: Clip
-    scheduler: Any
-    clock: Clock
     max_consecutive_skips: int | None
     incurable: Incurable
     track_moves: bool
 
     def __post_init__(self) -> None:
-        """What is chosen from a few words is one of them."""
+        """What is chosen from a few words is one of them, and what is called can be."""
+        for name in ("loss", "weight", "examples", "tokens"):
+            function = getattr(self, name)
+            if not callable(function) and not (function is None and name != "loss"):
+                raise UsageError(
+                    f"{name}={function!r} cannot be called",
+                    hint=f"{name} is a function of " + ("(model, microbatch)" if name == "loss" else "a microbatch"),
+                )
         for name, words in (("loss_is", get_args(LossIs)), ("incurable", get_args(Incurable))):
             if getattr(self, name) not in words:
                 raise UsageError(f"{name}={getattr(self, name)!r} means nothing", hint=f"choose one of: {', '.join(words)}")
@@ -55,19 +72,28 @@ class Plan(Generic[M]):
 
     def weight_of(self, microbatch: M) -> float:
         """The weight of a microbatch: what was declared, or its number of examples."""
-        return float(self.examples_of(microbatch)) if self.weight is None else weight_of(self.weight(microbatch))
+        return weight_of(self.examples_of(microbatch) if self.weight is None else self.weight(microbatch))
 
     def examples_of(self, microbatch: M) -> int:
         """The number of examples in a microbatch: by the declared function, or the first dimension of its first array."""
-        return examples_of(microbatch) if self.examples is None else self.examples(microbatch)
+        return examples_of(microbatch) if self.examples is None else demand_count("examples", self.examples(microbatch))
 
-    def weigh(self, window: list[M]) -> tuple[Sequence[float | None], float | None]:
-        """The weight of each microbatch and their sum; None for losses that come as shares."""
+    def tokens_of(self, microbatch: M) -> int | None:
+        """The number of tokens in a microbatch, by the declared function; None where there is none."""
+        return None if self.tokens is None else demand_count("tokens", self.tokens(microbatch))
+
+    def measure(self, window: list[M]) -> list[Measure]:
+        """What each microbatch of `window` weighs and counts, before any forward sees it."""
         demand_window(window)
-        if self.loss_is == "share":
-            return [None] * len(window), None
-        weights = [self.weight_of(microbatch) for microbatch in window]
-        return weights, math.fsum(weights)
+        weighs = self.loss_is != "share"
+        return [
+            Measure(
+                weight=self.weight_of(microbatch) if weighs else None,
+                examples=self.examples_of(microbatch),
+                tokens=self.tokens_of(microbatch),
+            )
+            for microbatch in window
+        ]
 
     def loss_under(self, policy: Policy, microbatch: M) -> Tensor:
         """The loss of `microbatch`, computed under the autocast of `policy`."""
@@ -75,5 +101,5 @@ class Plan(Generic[M]):
             return self.loss(self.model, microbatch)
 
     def learning_rates(self) -> tuple[float, ...]:
-        """The learning rate of each parameter group, as it stands."""
-        return tuple(float(group["lr"]) for group in self.optimizer.param_groups)
+        """The learning rate of each parameter group that has one, as it stands."""
+        return tuple(float(group["lr"]) for group in self.optimizer.param_groups if "lr" in group)

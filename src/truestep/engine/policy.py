@@ -52,24 +52,21 @@ class Policy:
     def arithmetic(self, device: torch.device) -> Iterator[None]:
         """Float32 products, convolutions and recurrences in this policy's arithmetic, forward and backward.
 
+        No autocast of the surroundings reaches inside, for its casts would outlive the weights they were made of, and no no_grad.
         Whatever the process had set comes back afterwards.
         """
         wanted = "tf32" if self.matmul == "high" else "ieee"
-        before = torch.get_float32_matmul_precision()
-        cudnn: Any = torch.backends.cudnn
-        parts = [cudnn.conv, cudnn.rnn] if device.type == "cuda" else []
-        set_before = [part.fp32_precision for part in parts]
-        if before != self.matmul:
-            torch.set_float32_matmul_precision(self.matmul)
-        for part in parts:
+        changed = [(part, part.fp32_precision) for part in _parts(device) if _effective(part) != wanted]
+        for part, _ in changed:
             part.fp32_precision = wanted
         try:
-            yield
+            with torch.autocast(device.type, enabled=False), torch.enable_grad():
+                torch.clear_autocast_cache()
+                yield
         finally:
-            for part, precision in zip(parts, set_before, strict=True):
-                part.fp32_precision = precision
-            if before != self.matmul:
-                torch.set_float32_matmul_precision(before)
+            torch.clear_autocast_cache()
+            for part, before in changed:
+                part.fp32_precision = before
 
     def emulated(self, device: torch.device) -> bool:
         """Whether the device lacks this arithmetic and computes it by conversion: its seconds then say nothing."""
@@ -79,8 +76,8 @@ class Policy:
             return not _cpu_has("avx512_fp16", "amx_fp16", "fp16")
         return self.compute is torch.bfloat16 and not _cpu_has("avx512_bf16", "amx_bf16", "amx_tile", "bf16")
 
-    def demand(self, device: torch.device) -> None:
-        """PolicyError where the device cannot do what this policy says. Nothing is substituted."""
+    def on(self, device: torch.device) -> Policy:
+        """This policy, where the device can do what it says; else PolicyError. Nothing is substituted."""
         able = available(device)
         if not any((self.compute, self.matmul) == (POLICIES[name].compute, POLICIES[name].matmul) for name in able):
             raise PolicyError(
@@ -89,6 +86,7 @@ class Policy:
                 policy=self.name,
                 device=str(device),
             )
+        return self
 
 
 POLICIES = {
@@ -111,8 +109,15 @@ def available(device: torch.device) -> list[str]:
     return []
 
 
-def demand_scale(policy: Policy, scale: LossScale, *, allow_underflow: bool) -> None:
-    """PolicyError for float16 without loss scaling, unless the user has said that the loss of small gradients is meant."""
+def scale_of(policy: Policy, scale: LossScale | None, *, allow_underflow: bool) -> LossScale:
+    """The loss scale that was asked for, or the policy's own.
+
+    PolicyError for what is none, and for float16 without loss scaling unless the user has said that it is meant.
+    """
+    if scale is None:
+        return policy.scale
+    if not isinstance(scale, LossScale):
+        raise PolicyError(f"{scale!r} is no loss scale", hint="write scale=LossScale.dynamic() or LossScale.static(1024.0)")
     if policy.compute is torch.float16 and scale.kind == "none" and not allow_underflow:
         raise PolicyError(
             "compute=float16 with loss scaling off: gradients of 2^-25 and below become zero",
@@ -121,9 +126,26 @@ def demand_scale(policy: Policy, scale: LossScale, *, allow_underflow: bool) -> 
             scale="off",
             smallest_above_zero="5.96e-08 (2^-24)",
         )
+    return scale
 
 
 def _cpu_has(*names: str) -> bool:
     """Whether torch names any of these among the processor's capabilities."""
     capabilities = torch.cpu.get_capabilities()
     return any(bool(capabilities.get(name)) for name in names)
+
+
+def _parts(device: torch.device) -> list[Any]:
+    """The libraries that compute in float32 on `device`, as torch names their switches."""
+    backends: Any = torch.backends
+    if device.type == "cuda":
+        return [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]
+    return [backends.mkldnn.matmul, backends.mkldnn.conv, backends.mkldnn.rnn]
+
+
+def _effective(part: Any) -> str:
+    """The float32 arithmetic of a library; one that has none of its own follows the whole process, and that float32."""
+    whole: Any = torch.backends
+    own = str(part.fp32_precision)
+    process = str(whole.fp32_precision)
+    return "ieee" if (own, process) in (("none", "none"), ("none", "ieee")) else own if own != "none" else process

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,6 +32,18 @@ class RandomState:
         torch.set_rng_state(self.cpu)
         if self.cuda is not None:
             torch.cuda.set_rng_state(self.cuda, self.device)
+
+
+@contextmanager
+def kept_random_states(device: torch.device) -> Iterator[None]:
+    """What runs inside draws from torch's, Python's and NumPy's global generators without moving them."""
+    ours, pythons, numpys = RandomState.now(device), random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        ours.restore()
+        random.setstate(pythons)
+        np.random.set_state(numpys)
 
 
 Forward = Callable[[Any, bool], Tensor]

@@ -67,16 +67,22 @@ class LossScale:
         """Validate once, so that `after` never has to."""
         if self.kind not in ("dynamic", "static", "none"):
             raise PolicyError(f"no loss scale is called {self.kind!r}", hint="build one by LossScale.dynamic, static or none")
+        for name in ("value", "growth", "backoff", "min", "max"):
+            number = getattr(self, name)
+            if not isinstance(number, (int, float)) and not (name == "max" and number is None):
+                raise PolicyError(
+                    f"a loss scale's {name} is a number, and this is a {type(number).__name__}", hint="give a float"
+                )
         upper = math.inf if self.max is None else self.max
         if not (2.0**-126 <= self.value < math.inf and _float32(self.value) == self.value):
             raise PolicyError(
-                f"a loss scale of {self.value} is not a normal float32 number above 0",
-                hint="use a power of two, such as 2.0**16: scaling by it is exact",
+                f"a loss scale of {self.value} is not exactly a normal float32 number above 0",
+                hint="use a power of two between 2.0**-126 and 2.0**127, such as 2.0**16: scaling by it is exact",
                 value=self.value,
             )
-        if not 2.0**-126 <= self.min <= self.value <= upper:
+        if not 2.0**-126 <= self.min <= self.value <= upper or _float32(self.min) != self.min or _float32(upper) != upper:
             raise PolicyError(
-                "a loss scale has to lie between its limits, and these among the normal float32 numbers",
+                "a loss scale has to lie between its limits, and these to be normal float32 numbers",
                 hint="choose 2**-126 <= min <= init <= max",
                 min=self.min,
                 value=self.value,

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from truestep.errors import StateError
+from truestep.errors import LossError, StateError
+from truestep.probe.graph import holds
 
 
 class Seal:
@@ -40,10 +41,11 @@ class Seal:
 
 
 class Guard:
-    """Refuses a step of `optimizer` that an open attempt did not make itself: it would apply scaled gradients, unchecked."""
+    """Refuses what would go past an open attempt: somebody else's step, and a graph that hides parameters from a backward."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self._closed = False
+        self._knows_graph = False
         guard = weakref.ref(self)
 
         def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -57,22 +59,34 @@ class Guard:
         hook = optimizer.register_step_pre_hook(before_step)
         weakref.finalize(self, hook.remove)
 
+    def demand_open_graph(self, loss: Tensor) -> None:
+        """LossError for reentrant checkpoints, whose parameters a backward into given parameters never reaches.
+
+        Looked for in the first attempt; costs nothing afterwards.
+        """
+        if not self._knows_graph and holds(loss, "CheckpointFunctionBackward"):
+            raise LossError(
+                "the model checkpoints activations with use_reentrant=True, which hides its parameters from this backward",
+                hint="use torch.utils.checkpoint.checkpoint(..., use_reentrant=False)",
+            )
+
     @contextmanager
     def closed(self) -> Iterator[None]:
         """Inside, no step passes; StateError for a second attempt inside the first."""
         if self._closed:
             raise StateError("an attempt of this update is open already", hint="leave its with block before the next attempt")
-        self._closed = True
         try:
+            self._closed = True
             yield
+            self._knows_graph = True
         finally:
             self._closed = False
 
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Inside, the attempt's own step passes."""
-        self._closed = False
         try:
+            self._closed = False
             yield
         finally:
             self._closed = True

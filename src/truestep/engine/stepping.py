@@ -19,22 +19,22 @@ def step(optimizer: Optimizer, gradients: list[Tensor], factor: float) -> None:
     A fused optimizer divides by its `grad_scale` in the pass that it makes anyway; any other gets one `foreach`
     multiplication. Both round once. A divisor that float32 does not hold is multiplied in, whatever the optimizer.
     """
-    divides = getattr(optimizer, "_step_supports_amp_scaling", False) and FLOAT32_TINY <= 1.0 / factor <= FLOAT32_MAX
-    if not divides or factor == 1.0:
+    fused = getattr(optimizer, "_step_supports_amp_scaling", False) and all(g.get("fused") for g in optimizer.param_groups)
+    if not fused or factor == 1.0 or not FLOAT32_TINY <= 1.0 / factor <= FLOAT32_MAX:
         multiply(gradients, factor)
         optimizer.step()
         return
-    fused: Any = optimizer
-    fused.grad_scale = torch.full((), 1.0 / factor, dtype=torch.float32, device=gradients[0].device)
+    dividing: Any = optimizer
+    dividing.grad_scale = torch.full((), 1.0 / factor, dtype=torch.float32, device=gradients[0].device)
     try:
         optimizer.step()
     finally:
-        del fused.grad_scale
+        del dividing.grad_scale
 
 
 def parameters_of(optimizer: Optimizer) -> list[Parameter]:
-    """Every parameter of the optimizer that takes a gradient, each once, in the order of its groups."""
-    return list({id(p): p for group in optimizer.param_groups for p in group["params"] if p.requires_grad}.values())
+    """Every parameter of the optimizer, each once, in the order of its groups."""
+    return list({id(p): p for group in optimizer.param_groups for p in group["params"]}.values())
 
 
 def names_of(model: nn.Module, optimizer: Optimizer) -> dict[int, str]:
@@ -64,7 +64,7 @@ def demand_optimizer(model: nn.Module, optimizer: Any) -> torch.device:
             "LBFGS evaluates the loss again inside its step, and one attempt has one gradient",
             hint="use an optimizer that steps from one gradient, such as torch.optim.AdamW",
         )
-    params = parameters_of(optimizer)
+    params = [p for p in parameters_of(optimizer) if p.requires_grad]
     if not params:
         raise OptimizerError("the optimizer holds no parameter that takes a gradient", hint="look for requires_grad=False")
     names = names_of(model, optimizer)

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from truestep.engine.attempt import Attempt
-from truestep.engine.clip import Clip, NoClip
-from truestep.engine.clock import Every, advance, clock_of, demand_scheduler
+from truestep.engine.clip import Clip, clip_of
+from truestep.engine.clock import Every, Schedule, clock_of, demand_scheduler
 from truestep.engine.counts import Counts
 from truestep.engine.outcome import Outcome, Reason, Skip
-from truestep.engine.plan import Incurable, Plan
-from truestep.engine.policy import Policy, demand_scale
+from truestep.engine.plan import Incurable, Plan, total_of
+from truestep.engine.policy import Policy, scale_of
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard
 from truestep.engine.stepping import demand_optimizer
@@ -83,44 +83,42 @@ class Update(Generic[M]):
         incurable: Incurable = "keep",
         track_moves: bool = False,
     ) -> None:
+        device = demand_optimizer(model, optimizer)
         self.plan: Plan[M] = Plan(
             model=model,
             optimizer=optimizer,
-            device=demand_optimizer(model, optimizer),
+            device=device,
             loss=loss,
             loss_is=loss_is,
             weight=weight,
             examples=examples,
             tokens=tokens,
-            policy=Policy.named(policy),
-            clip=clip or NoClip(),
-            scheduler=scheduler,
-            clock=clock_of(clock, scheduler=scheduler, counts_tokens=tokens is not None),
+            policy=Policy.named(policy).on(device),
+            clip=clip_of(clip),
             max_consecutive_skips=max_consecutive_skips,
             incurable=incurable,
             track_moves=track_moves,
         )
-        self.scale = self.plan.policy.scale if scale is None else scale
+        self.scale = scale_of(self.plan.policy, scale, allow_underflow=allow_underflow)
         self.counts = Counts()
         self._weight_check = WeightCheck(loss_is, declared=weight is not None, wanted=check_weight)
-        self._buffers, self._guard = Buffers(model), Guard(optimizer)
-        self.plan.policy.demand(self.plan.device)
-        demand_scale(self.plan.policy, self.scale, allow_underflow=allow_underflow)
         demand_scheduler(scheduler, optimizer)
+        self._schedule = Schedule(scheduler, clock_of(clock, scheduler=scheduler, counts_tokens=tokens is not None))
+        self._buffers, self._guard = Buffers(model), Guard(optimizer)
 
     def __call__(self, window: list[M]) -> Outcome:
         """Attempt one effective update from the microbatches of `window`, and return what happened."""
-        weights, total = self.plan.weigh(window)
-        with self._attempt(total, getattr(window, "ends_epoch", False), can_replay=True) as attempt:  # zero
-            for microbatch, weight in zip(window, weights, strict=True):
+        measures = self.plan.measure(window)
+        with self._attempt(total_of(measures), getattr(window, "ends_epoch", False), can_replay=True) as attempt:  # zero
+            for microbatch, (weight, examples, tokens) in zip(window, measures, strict=True):
                 with attempt.autocast():
                     loss = self.plan.loss(self.plan.model, microbatch)
-                attempt.backward(loss, weight, microbatch=microbatch)  # loss * share of the total weight * loss scale
+                attempt.add(loss, weight, microbatch, examples, tokens)  # backward of loss * share of the window * loss scale
         return attempt.outcome
 
     def _conclude(self, work: Work, *, ends_epoch: bool) -> Outcome:
         """The end of every attempt."""
-        verdict = work.judge()  # unscale once, by one factor; is every element finite, as it is stored and unscaled?
+        verdict = work.judge(self._schedule.clock)  # unscale once, by one factor; finite on every element?
         if verdict.norm is not None:
             skip = None
             work.apply(verdict.norm)  # clip in original units, step
@@ -128,10 +126,10 @@ class Update(Generic[M]):
             skip = work.explain(verdict)
             work.undo()
         counts = self.counts.after(reason=None if skip is None else skip.reason, examples=work.examples, tokens=work.tokens)
-        ticks = self.plan.clock(self.counts, counts, ends_epoch=ends_epoch)
-        advance(self.plan.scheduler, ticks, counts)
+        ticks = self._schedule.clock(self.counts, counts, ends_epoch=ends_epoch)
+        self.counts, self.scale = counts, self._next_scale(skip)
+        self._schedule.tick(ticks, has_stepped=counts.completed > 0)
         self.counts = counts.ticked(ticks)
-        self.scale = self._next_scale(skip)
         return work.report(skip, self.counts, self.scale, self._weight_check)
 
     def attempt(self, *, total: float | None = None, ends_epoch: bool = False) -> AbstractContextManager[Attempt]:
@@ -157,14 +155,17 @@ class Update(Generic[M]):
 
     @contextmanager
     def _attempt(self, total: float | None, ends_epoch: bool, *, can_replay: bool) -> Iterator[Attempt]:
+        """The life of an attempt: what is undone unless it was decided, and what may not happen meanwhile."""
         with self._guard.closed(), self.plan.policy.arithmetic(self.plan.device):
+            self._schedule.demand_untouched()
             work = Work(self.plan, self.scale, total, buffers=self._buffers, guard=self._guard, can_replay=can_replay)
             attempt, outcome = Attempt(work, self._weight_check), None
             try:
                 yield attempt
+                attempt.demand_whole()
                 outcome = self._conclude(work, ends_epoch=ends_epoch)
             finally:
-                if outcome is None:
+                if not work.decided:
                     work.undo()
                 attempt.finish(outcome)
                 self._weight_check.close()

@@ -16,7 +16,7 @@ def weight_of(found: Any) -> float:
     """A declared weight as a float; WeightError unless it is a finite number of at least 0."""
     try:
         weight = float(found)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise WeightError(
             f"a weight is one number, and this is a {type(found).__name__}: {error}",
             hint="return an int, a float or a tensor with one element",
@@ -50,6 +50,10 @@ class Shares:
 
     def given(self, share: float) -> float:
         """A share that the caller knows; WeightError beside weights that are only relative to each other."""
+        if not math.isfinite(share):
+            raise WeightError(
+                f"a share is a finite number, and this is {share}", hint="give the loss's factor in the window's loss"
+            )
         self._has_given = True
         self._demand_one_kind()
         return share

@@ -25,8 +25,8 @@ def windows(microbatches: Iterable[M], size: int) -> Iterator[Window[M]]:
     >>> [(list(window), window.ends_epoch) for window in windows([1, 2, 3], 2)]
     [([1, 2], False), ([3], True)]
     """
-    if size < 1:
-        raise WindowError(f"a window of {size} microbatches was asked for", hint="ask for 1 or more", size=size)
+    if not isinstance(size, int) or size < 1:
+        raise WindowError(f"a window of {size} microbatches was asked for", hint="ask for a whole number, 1 or more", size=size)
     return _grouped(microbatches, size)
 
 
@@ -69,3 +69,15 @@ def examples_of(microbatch: Any) -> int:
         hint="give Update(examples=...), a function from a microbatch to its number of examples",
         found=type(microbatch).__name__,
     )
+
+
+def demand_count(name: str, found: Any) -> int:
+    """A number of examples or tokens as an int; WindowError unless it is whole and at least 0."""
+    try:
+        count = int(found)
+        whole = count == found and count >= 0
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        whole = False
+    if not whole:
+        raise WindowError(f"a number of {name} is whole and at least 0, and this is {found!r}", hint=f"mend {name}=...")
+    return count

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from truestep.engine.clock import Clock
 from truestep.engine.counts import Counts
 from truestep.engine.diagnosis import Evidence, diagnose
 from truestep.engine.gradients import Verdict, clear, gradients_of, judge
 from truestep.engine.outcome import Outcome, Reason, Skip
 from truestep.engine.plan import Plan
 from truestep.engine.policy import POLICIES
-from truestep.engine.replay import RandomState, Replay
+from truestep.engine.replay import RandomState, Replay, kept_random_states
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard, Seal
-from truestep.engine.stepping import names_of, parameters_of, step
+from truestep.engine.stepping import demand_optimizer, names_of, parameters_of, step
 from truestep.engine.weight_check import WeightCheck
 from truestep.engine.weights import Shares
+from truestep.engine.windows import demand_count
 from truestep.errors import ClockError, StateError
 from truestep.probe.buffers import Buffers
 
 
 class Work:
-    """The state of one attempt between zero and outcome. Making it zeroes gradients and sets buffers and random state aside."""
+    """The state of one attempt between zero and outcome. Making it zeroes gradients and sets buffers and random state aside.
+
+    `decided` turns true once the update was applied or all was undone; what comes after that cannot be undone any more.
+    """
 
     def __init__(
         self, plan: Plan[Any], scale: LossScale, total: float | None, *, buffers: Buffers, guard: Guard, can_replay: bool
@@ -38,13 +43,18 @@ class Work:
         self.examples: int | None = None
         self.tokens: int | None = None
         self._microbatches: list[Any] = []
-        self._losses: list[tuple[int, float, Tensor]] = []
+        self._losses: list[tuple[int, float, Any]] = []
+        self._values: list[float] = []
         self._gradients: list[Tensor] = []
         self._norm: float | None = None
         self._clipped: float | None = None
         self._moved: bool | None = None
-        self._params = parameters_of(plan.optimizer)
-        clear(self._params)
+        self.decided = False
+        self._all_params = parameters_of(plan.optimizer)
+        self._params = [p for p in self._all_params if p.requires_grad]
+        if not self._params or any(p.dtype is not torch.float32 for p in self._params):
+            demand_optimizer(plan.model, plan.optimizer)  # it was right when the update was built, and now says what is not
+        clear(self._all_params)
         buffers.keep()
         self._seal = Seal(self._params)
         self._random = RandomState.now(plan.device)
@@ -60,31 +70,38 @@ class Work:
         self._microbatches.append(microbatch)
         if share == 0.0:
             return
-        self._losses.append((index, share, loss.detach()))
+        value = loss.detach().item() if self.plan.device.type == "cpu" else loss.detach().clone()
         if loss.dtype is not torch.float32:
             loss = loss.float()  # in float16 the scale itself would overflow
+        self._guard.demand_open_graph(loss)
         self._seal.demand()
         torch.autograd.backward(loss * (self.scale.value * share), inputs=self._params)
         self._seal.renew()
+        self._losses.append((index, share, value))
 
     def count(self, examples: int | None, tokens: int | None) -> None:
         """Add to what this window holds; None adds nothing and, alone, leaves a count untold."""
         if examples is not None:
-            self.examples = (self.examples or 0) + int(examples)
+            self.examples = (self.examples or 0) + demand_count("examples", examples)
         if tokens is not None:
-            self.tokens = (self.tokens or 0) + int(tokens)
+            self.tokens = (self.tokens or 0) + demand_count("tokens", tokens)
 
-    def judge(self) -> Verdict:
-        """Norm and finiteness of the accumulated gradient, unscaled; no norm where the total weight is 0 and there is none."""
+    def judge(self, clock: Clock) -> Verdict:
+        """Norm and finiteness of the accumulated gradient, unscaled; no norm where the total weight is 0 and there is none.
+
+        Reads all that the outcome needs from the device before anything is applied.
+        """
         self._buffers.learn()
-        self._demand_counts()
+        self._demand_counts(clock)
         if not self._losses:
             if self.shares.total == 0.0:
                 return Verdict(norm=None)
             raise StateError("the attempt made no backward", hint="call attempt.backward(loss, weight) for each microbatch")
         self._seal.demand()
         self._gradients = gradients_of(self._params)
-        return judge(self._gradients, self.unit)
+        verdict = judge(self._gradients, self.unit)
+        self._values = _read([value for _, _, value in self._losses])
+        return verdict
 
     def apply(self, norm: float) -> None:
         """Clip a gradient of this norm in original units, and step: average, unscale and clip are one multiplication."""
@@ -93,32 +110,36 @@ class Work:
         before = [p.detach().clone() for p in self._params] if plan.track_moves else None
         with self._guard.opened():
             step(plan.optimizer, self._gradients, factor)
+        self.decided = True
         if before is not None:
-            self._moved = any(not torch.equal(old, new) for old, new in zip(before, self._params, strict=True))
+            self._moved = any(not _same(old, new.detach()) for old, new in zip(before, self._params, strict=True))
 
     def explain(self, verdict: Verdict) -> Skip:
-        """Why there is no update, by diagnosis; the random state afterwards is as it was before it."""
+        """Why there is no update, by diagnosis from the state that the window started from; random states are as before it."""
         if not self._losses:
             return Skip(reason=Reason.WEIGHT, place=None, detail="no microbatch of the window weighs anything", curable=False)
-        plan, after = self.plan, RandomState.now(self.plan.device)
+        self._buffers.restore()
         evidence = Evidence(
-            model=plan.model,
+            model=self.plan.model,
             params=self._params,
-            names=names_of(plan.model, plan.optimizer),
+            names=names_of(self.plan.model, self.plan.optimizer),
             microbatches=self._microbatches,
-            losses={index: value for (index, _, _), value in zip(self._losses, self._values(), strict=True)},
+            losses={index: value for (index, _, _), value in zip(self._losses, self._values, strict=True)},
             scale=self.scale,
             replay=Replay(self._loss_again, self._microbatches, self._random) if self._can_replay else None,
         )
-        try:
-            return diagnose(evidence, verdict)
-        finally:
-            after.restore()
+        with kept_random_states(self.plan.device):
+            try:
+                return diagnose(evidence, verdict)
+            except Exception as error:  # the user's own code, run once more than it expected: the skip stands all the same
+                found = diagnose(replace(evidence, replay=None), verdict)
+                return replace(found, detail=f"{found.detail}; it could not be run again: {type(error).__name__}: {error}")
 
     def undo(self) -> None:
         """No gradient, and every buffer as before."""
-        clear(self._params)
+        clear(self._all_params)
         self._buffers.restore()
+        self.decided = True
 
     def report(self, skip: Skip | None, counts: Counts, next_scale: LossScale, weight_check: WeightCheck) -> Outcome:
         """The outcome, once all has been decided. Reads the losses, which waits for the device."""
@@ -145,23 +166,29 @@ class Work:
         """The window's loss: the losses by their shares; None where no loss weighed anything."""
         if not self._losses:
             return None
-        terms = zip(self._losses, self._values(), strict=True)
+        terms = zip(self._losses, self._values, strict=True)
         return sum(share * value for (_, share, _), value in terms) / self.shares.divisor()
-
-    def _values(self) -> Sequence[float]:
-        losses = [loss for _, _, loss in self._losses]
-        if self.plan.device.type == "cpu":
-            return [loss.item() for loss in losses]
-        return [float(value) for value in torch.stack([loss.double().reshape(()) for loss in losses]).tolist()]
 
     def _loss_again(self, microbatch: Any, in_float32: bool) -> Tensor:
         return self.plan.loss_under(POLICIES["fp32"] if in_float32 else self.plan.policy, microbatch)
 
-    def _demand_counts(self) -> None:
+    def _demand_counts(self, clock: Clock) -> None:
         """ClockError where the schedule's clock counts what nobody told."""
-        needed = self.plan.clock.counts
+        needed = clock.counts
         if needed is not None and getattr(self, needed) is None:
             raise ClockError(
                 f"the clock counts {needed}, and this attempt was not told how many it held",
                 hint=f"write attempt.backward(loss, weight, microbatch=...) or {needed}=...",
             )
+
+
+def _read(values: list[Any]) -> list[float]:
+    """Losses as floats: those on a device in one wait, those of a CPU were read as they came."""
+    if values and isinstance(values[0], Tensor):
+        return [float(value) for value in torch.stack([value.double().reshape(()) for value in values]).tolist()]
+    return values
+
+
+def _same(old: Tensor, new: Tensor) -> bool:
+    """Equal bit for bit, so that a NaN that stayed counts as unmoved."""
+    return torch.equal(old.view(torch.int32), new.view(torch.int32))

@@ -25,7 +25,7 @@ def evaluate(task: Task, model: nn.Module, dataset: Any, *, seed: int, device: t
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
         return float("nan")
     reference = Policy.named("fp32")
-    with own_random_state(device), _eval_mode(model), torch.no_grad(), reference.arithmetic(device), reference.autocast(device):
+    with own_random_state(device), _eval_mode(model), reference.arithmetic(device), torch.no_grad():
         seed_all(derived(seed, "evaluation"), device)
         return demand_quality(task, task.quality(model, dataset))
 
