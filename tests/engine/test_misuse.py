@@ -271,7 +271,9 @@ def test_an_outcome_survives_a_process_boundary(way: object) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:FutureWarning")  # deprecated, and still what people have
-def test_a_scripted_model_trains() -> None:
-    model = torch.jit.trace(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), batch(4)[0])
-    update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)
-    assert update([batch(4)]).completed
+def test_a_traced_model_is_refused_by_name() -> None:
+    model = nn.Sequential(torch.jit.trace(nn.Linear(4, 3), batch(4)[0]))
+    with pytest.raises(UsageError, match="TorchScript"):
+        truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)
+    with pytest.raises(UsageError, match="Module"):
+        truestep.Update(None, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)

@@ -10,7 +10,7 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from truestep.engine.gradients import FLOAT32_MAX, FLOAT32_TINY, multiply
-from truestep.errors import OptimizerError, PolicyError
+from truestep.errors import OptimizerError, PolicyError, UsageError
 
 
 def step(optimizer: Optimizer, gradients: list[Tensor], factor: float) -> None:
@@ -49,6 +49,7 @@ def names_of(model: nn.Module, optimizer: Optimizer) -> dict[int, str]:
 
 def demand_optimizer(model: nn.Module, optimizer: Any) -> torch.device:
     """The device of the optimizer's parameters; OptimizerError or PolicyError, by name, for what the engine does not take."""
+    _demand_model(model)
     if not isinstance(optimizer, Optimizer):
         raise OptimizerError(
             f"the optimizer is a {type(optimizer).__name__}, and a torch.optim.Optimizer is wanted",
@@ -77,6 +78,16 @@ def demand_optimizer(model: nn.Module, optimizer: Any) -> torch.device:
             hint="put the model on one device, or make one Update and optimizer for each",
         )
     return devices.pop()
+
+
+def _demand_model(model: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"the model is a {type(model).__name__}, and a torch.nn.Module is wanted", hint="pass the module itself")
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        raise UsageError(
+            "a module of TorchScript hides its buffers, and a skip could not put them back",
+            hint="pass the module that was scripted or traced, or torch.compile(module)",
+        )
 
 
 def _demand_parameter(name: str, p: Parameter) -> None:
