@@ -5,6 +5,7 @@ updates and returns an `Outcome` for each, and `Ledger`, which keeps them.
 """
 
 from truestep import errors
+from truestep.engine.attempt import Attempt
 from truestep.engine.clip import ClipNorm, ClipValue
 from truestep.engine.clock import Every
 from truestep.engine.counts import Counts
@@ -14,8 +15,10 @@ from truestep.engine.scale import LossScale
 from truestep.engine.update import Update
 from truestep.engine.windows import Window, windows
 from truestep.ledger import Ledger
+from truestep.tasks import Splits, Task
 
 __all__ = [
+    "Attempt",
     "ClipNorm",
     "ClipValue",
     "Counts",
@@ -26,6 +29,8 @@ __all__ = [
     "Policy",
     "Reason",
     "Skip",
+    "Splits",
+    "Task",
     "Update",
     "Window",
     "errors",

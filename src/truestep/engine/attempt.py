@@ -25,20 +25,18 @@ class Attempt:
 
     def __init__(self, work: Work, weight_check: WeightCheck) -> None:
         self._work, self._weight_check = work, weight_check
-        self._open, self._whole = True, True
         self._autocasts = not work.plan.policy.low
-        self._outcome: Outcome | None = None
 
     @property
     def outcome(self) -> Outcome:
         """What the attempt did; StateError before the block has been left, and after one left by an exception."""
-        if self._outcome is None:
-            if self._open:
-                raise StateError("this attempt has no outcome: it is still open", hint="read it after the with block")
-            raise StateError(
-                "this attempt has no outcome: it was abandoned by an exception", hint="nothing was changed; try anew"
-            )
-        return self._outcome
+        if self._work.outcome is not None:
+            return self._work.outcome
+        if self._work.open:
+            raise StateError("this attempt has no outcome: it is still open", hint="read it after the with block")
+        raise StateError(
+            "this attempt has no outcome: it was abandoned by an exception", hint="update.counts says what was applied"
+        )
 
     def autocast(self) -> AbstractContextManager[object]:
         """The context of one forward and its loss; backward belongs outside."""
@@ -68,13 +66,16 @@ class Attempt:
         Raises:
             StateError: outside the block. LossError: `loss` is no scalar with a graph. WeightError: no weight, or a wrong one.
         """
+        self._demand_open()
         plan = self._work.plan
-        if microbatch is not None:
-            examples = plan.examples_of(microbatch) if examples is None else examples
-            tokens = plan.tokens_of(microbatch) if tokens is None else tokens
-            if weight is None and share is None and plan.loss_is != "share":
-                weight = plan.weight_of(microbatch)
-        self.add(loss, weight, microbatch, examples, tokens, share=share)
+        with self._work.adding():
+            if microbatch is not None:
+                examples = plan.examples_of(microbatch) if examples is None else examples
+                tokens = plan.tokens_of(microbatch) if tokens is None else tokens
+                if weight is None and share is None and plan.loss_is != "share":
+                    weight = plan.weight_of(microbatch)
+            self._work.count(examples, tokens)
+            self._work.add(loss, self._share(loss, weight, share), microbatch)
 
     def grad(self, loss: Tensor, inputs: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
         """The gradients of `loss` by `inputs`, in original units and with a graph, for a penalty on them.
@@ -86,35 +87,6 @@ class Attempt:
         scale = self._work.scale.value
         found = torch.autograd.grad(loss.float() * scale, inputs, create_graph=True)
         return tuple(g.float() * (1.0 / scale) for g in found)
-
-    def add(
-        self,
-        loss: Tensor,
-        weight: float | Tensor | None,
-        microbatch: Any,
-        examples: int | None,
-        tokens: int | None,
-        *,
-        share: float | None = None,
-    ) -> None:
-        """What `backward` does once it knows weight and counts."""
-        self._demand_open()
-        self._whole = False  # until all of it has been added: an exception that the block swallows leaves it so
-        self._work.count(examples, tokens)
-        self._work.add(loss, self._share(loss, weight, share), microbatch)
-        self._whole = True
-
-    def demand_whole(self) -> None:
-        """StateError where a backward failed inside the block, and the block went on."""
-        if not self._whole:
-            raise StateError(
-                "a backward of this attempt failed, and the block went on without it",
-                hint="let the exception leave the block: the attempt is then undone",
-            )
-
-    def finish(self, outcome: Outcome | None) -> None:
-        """The update's last word: the block has been left, with an outcome or by an exception."""
-        self._open, self._outcome = False, outcome
 
     def _share(self, loss: Tensor, weight: float | Tensor | None, share: float | None) -> float:
         plan, shares = self._work.plan, self._work.shares
@@ -133,7 +105,7 @@ class Attempt:
         return factor
 
     def _demand_open(self) -> None:
-        if not self._open:
+        if not self._work.open:
             raise StateError("this attempt is over", hint="call it inside `with update.attempt() as attempt:`")
         if not self._autocasts:
             raise StateError(

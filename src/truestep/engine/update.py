@@ -34,6 +34,11 @@ class Update(Generic[M]):
     Gradient at the optimizer: clip(sum over the window of w_k * d(loss_k) / W), in original units, whatever the policy, the
     loss scale and the split into microbatches; W is the window's total weight.
 
+    The gradient alone decides: an attempt is skipped where an element of it is not finite, and completed where all are, even if the
+    loss is not. A skip, or an exception, leaves parameters, optimizer, buffers and scheduler as they were and gradients None; it
+    does not restore what a forward writes into parameters (Embedding's max_norm) or keeps outside of modules. Backward reaches
+    the optimizer's parameters only, so that GANs take one update for each optimizer.
+
     Args:
         model, optimizer: float32 parameters on one device; any torch optimizer that steps from one gradient.
         loss: from (model, microbatch) to a scalar, in original units.
@@ -113,7 +118,8 @@ class Update(Generic[M]):
             for microbatch, (weight, examples, tokens) in zip(window, measures, strict=True):
                 with attempt.autocast():
                     loss = self.plan.loss(self.plan.model, microbatch)
-                attempt.add(loss, weight, microbatch, examples, tokens)  # backward of loss * share of the window * loss scale
+                # backward of loss * its share of the window * the loss scale
+                attempt.backward(loss, weight, microbatch=microbatch, examples=examples, tokens=tokens)
         return attempt.outcome
 
     def _conclude(self, work: Work, *, ends_epoch: bool) -> Outcome:
@@ -159,17 +165,13 @@ class Update(Generic[M]):
         with self._guard.closed(), self.plan.policy.arithmetic(self.plan.device):
             self._schedule.demand_untouched()
             work = Work(self.plan, self.scale, total, buffers=self._buffers, guard=self._guard, can_replay=can_replay)
-            attempt, outcome = Attempt(work, self._weight_check), None
             try:
-                yield attempt
-                attempt.demand_whole()
-                outcome = self._conclude(work, ends_epoch=ends_epoch)
+                yield Attempt(work, self._weight_check)
+                work.outcome = self._conclude(work, ends_epoch=ends_epoch)
             finally:
-                if not work.decided:
-                    work.undo()
-                attempt.finish(outcome)
+                work.close()
                 self._weight_check.close()
-        self._demand_progress(outcome)
+        self._demand_progress(work.outcome)
 
     def _next_scale(self, skip: Skip | None) -> LossScale:
         """The scale moves after a completed attempt and after a skip that a smaller scale can cure."""

@@ -35,10 +35,13 @@ class WeightCheck:
             self.text = "not checked: a share has no denominator of its own"
 
     def close(self) -> None:
-        """The attempt is over. Once settled, the check costs nothing more; a proportion has to last in each later attempt too.
+        """The attempt is over. Once settled, the check costs nothing more, and its text says that it was made before.
 
-        A proportion whose reading waits for an accelerator is not read again: it lasted for one attempt.
+        A proportion has to last in each later attempt too. One whose reading waits for an accelerator is not read again: it
+        lasted for one attempt.
         """
+        if self._open and self._settled:
+            self.text += ", as read in an earlier attempt"
         self._open = self._open and not self._settled
         self._settled = self._proportions = None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -49,7 +51,9 @@ class Work:
         self._norm: float | None = None
         self._clipped: float | None = None
         self._moved: bool | None = None
-        self.decided = False
+        self.open, self.decided = True, False
+        self.outcome: Outcome | None = None
+        self._whole = True
         self._all_params = parameters_of(plan.optimizer)
         self._params = [p for p in self._all_params if p.requires_grad]
         if not self._params or any(p.dtype is not torch.float32 for p in self._params):
@@ -79,6 +83,13 @@ class Work:
         self._seal.renew()
         self._losses.append((index, share, value))
 
+    @contextmanager
+    def adding(self) -> Iterator[None]:
+        """One microbatch is added, all of it: an exception in between leaves the attempt torn, even if the block swallows it."""
+        self._whole = False
+        yield
+        self._whole = True
+
     def count(self, examples: int | None, tokens: int | None) -> None:
         """Add to what this window holds; None adds nothing and, alone, leaves a count untold."""
         if examples is not None:
@@ -93,6 +104,11 @@ class Work:
         """
         self._buffers.learn()
         self._demand_counts(clock)
+        if not self._whole:
+            raise StateError(
+                "a backward of this attempt failed, and the block went on without it",
+                hint="let the exception leave the block: the attempt is then undone",
+            )
         if not self._losses:
             if self.shares.total == 0.0:
                 return Verdict(norm=None)
@@ -140,6 +156,12 @@ class Work:
         clear(self._all_params)
         self._buffers.restore()
         self.decided = True
+
+    def close(self) -> None:
+        """The block has been left: nothing more can be added, and what was not decided is undone."""
+        self.open = False
+        if not self.decided:
+            self.undo()
 
     def report(self, skip: Skip | None, counts: Counts, next_scale: LossScale, weight_check: WeightCheck) -> Outcome:
         """The outcome, once all has been decided. Reads the losses, which waits for the device."""
