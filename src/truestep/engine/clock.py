@@ -144,6 +144,10 @@ class Schedule:
                 hint="leave scheduler.step() out of the loop, or leave scheduler= out of Update",
             )
 
+    def moved(self) -> None:
+        """A state was loaded: wherever the scheduler stands now is where this clock left it."""
+        self._left_at = None
+
     def tick(self, ticks: int, *, has_stepped: bool) -> None:
         """Step the scheduler `ticks` times.
 

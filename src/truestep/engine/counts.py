@@ -39,7 +39,8 @@ class Counts:
         applied = reason is None
         by_reason = dict(self.skipped_by_reason)
         if reason is not None:
-            by_reason[reason] = by_reason.get(reason, 0) + 1
+            name = str(reason)  # a plain word, whatever enumeration it comes from
+            by_reason[name] = by_reason.get(name, 0) + 1
         return replace(
             self,
             attempts=self.attempts + 1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +18,7 @@ from truestep.engine.plan import Incurable, Plan, total_of
 from truestep.engine.policy import Policy, scale_of
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard
+from truestep.engine.state import read_grad_scaler, read_state, state_of
 from truestep.engine.stepping import demand_optimizer
 from truestep.engine.weight_check import WeightCheck
 from truestep.engine.weights import LossIs, weight_of
@@ -34,10 +35,10 @@ class Update(Generic[M]):
     Gradient at the optimizer: clip(sum over the window of w_k * d(loss_k) / W), in original units, whatever the policy, the
     loss scale and the split into microbatches; W is the window's total weight.
 
-    The gradient alone decides: an attempt is skipped where an element of it is not finite, and completed where all are, even if the
-    loss is not. A skip, or an exception, leaves parameters, optimizer, buffers and scheduler as they were and gradients None; it
-    does not restore what a forward writes into parameters (Embedding's max_norm) or keeps outside of modules. Backward reaches
-    the optimizer's parameters only, so that GANs take one update for each optimizer.
+    The gradient alone decides: an attempt is skipped where an element of it is not finite, and completed where all are, even if
+    the loss is not. A skip, or an exception, leaves parameters, optimizer, buffers and scheduler as they were and gradients None;
+    it does not restore what a forward writes into parameters (Embedding's max_norm) or keeps outside of modules. Backward
+    reaches the optimizer's parameters only, so that GANs take one update for each optimizer.
 
     Args:
         model, optimizer: float32 parameters on one device; any torch optimizer that steps from one gradient.
@@ -158,6 +159,21 @@ class Update(Generic[M]):
         True
         """
         return self._attempt(None if total is None else weight_of(total), ends_epoch, can_replay=False)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Loss scale and counts as plain values; model, optimizer and scheduler have state dicts of their own."""
+        return state_of(self.scale, self.counts)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state` was taken; torch.amp.GradScaler's is taken too, and leaves the counts alone.
+
+        StateError for anything else, and then nothing has changed.
+        """
+        if "_growth_tracker" in state:
+            self.scale = read_grad_scaler(state, self.scale)
+        else:
+            self.scale, self.counts = read_state(state)
+        self._schedule.moved()
 
     @contextmanager
     def _attempt(self, total: float | None, ends_epoch: bool, *, can_replay: bool) -> Iterator[Attempt]:
