@@ -8,6 +8,7 @@ from truestep.compare import Protocol
 def _protocol(**changes):
     fields = {
         "task": "digits",
+        "code_digest": "f" * 64,
         "data_digest": "d" * 64,
         "model": "MLP",
         "initial_weights": {"3": "a" * 64, "5": "b" * 64},

@@ -1,12 +1,16 @@
 """What a comparison declares of task and machine, and what it refuses before any work."""
 
 import dataclasses
+import functools
+from pathlib import Path
 
 import pytest
 import torch
 
 from truestep import errors
 from truestep.compare.declare import Asked, declare
+from truestep.compare.describe import setting_words
+from truestep.compare.protocol import first_difference
 from truestep.run import Settings, initial_digest, train
 
 LINE = """
@@ -70,7 +74,7 @@ def test_the_protocol_states_what_the_task_says(line):
 def test_a_schedule_is_described_without_addresses_and_over_the_budget():
     task, protocol = declare(Asked(task="digits", candidates=["fp32"], seeds=[0], budget_attempts=123))
     rate = task.optimizer(task.model().parameters()).defaults["lr"]
-    assert protocol.schedule == f"LambdaLR(lr_lambdas=(warmup_cosine), base_lrs=({rate})) over 123 ticks"
+    assert protocol.schedule == f"LambdaLR(lr_lambdas=(warmup_cosine(ticks=123)), base_lrs=({rate})) over 123 ticks"
     assert protocol.evaluate_every == task.evaluate_every
 
 
@@ -118,6 +122,28 @@ def test_declaring_twice_gives_the_same_hash_and_leaves_random_state_alone(line)
 def test_the_hash_is_that_of_the_weights_of_a_run(line):
     task, protocol = declare(Asked(task=line(), candidates=["fp32"], seeds=[3]))
     assert train(task, Settings(budget_attempts=1), seed=3).initial_digest == protocol.initial_weights["3"]
+
+
+def test_an_edit_of_the_loss_alone_makes_another_protocol(line):
+    asked = Asked(task=line(), candidates=["fp32"], seeds=[0])
+    first = declare(asked)[1]
+    file = Path(asked.task.removesuffix(":Line"))
+    file.write_text(file.read_text().replace("mse_loss(model(microbatch", "l1_loss(model(microbatch"))
+    second = declare(asked)[1]
+    assert first_difference(first, second)[0] == "code_digest"
+
+
+@pytest.mark.parametrize("place", ["args", "keywords"])
+def test_a_partials_arguments_are_written_out(place):
+    def cut(factor, tick):
+        return factor
+
+    words = {}
+    for factor in (0.5, 0.25):
+        partial = functools.partial(cut, factor) if place == "args" else functools.partial(cut, factor=factor)
+        words[factor] = setting_words(partial)
+        assert words[factor].endswith(f"({'' if place == 'args' else 'factor='}{factor})")
+    assert words[0.5] != words[0.25]
 
 
 BASE = Asked(task="digits", candidates=["fp32", "bf16"], seeds=[0])

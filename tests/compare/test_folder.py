@@ -93,6 +93,22 @@ def test_another_protocol_is_refused_by_both_hashes_and_the_first_field_that_dif
     assert read_protocol(tmp_path) == there, "what is there stays"
 
 
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"seeds": (3, 5), "initial_weights": {"3": "a" * 64}}, "seeds", "cannot be added"),
+        ({"code_digest": "0" * 64}, "code_digest", "the task's code has changed"),
+        ({"data_digest": "0" * 64}, "data_digest", "the task's data are others"),
+        ({"budget_attempts": 9, "schedule": "cosine over 9"}, "budget_attempts", "ask for what it holds"),
+    ],
+)
+def test_the_difference_is_told_by_what_was_asked_and_not_by_what_follows(declare, tmp_path, changes, field, words):
+    Folder.opened(tmp_path, declare(), resume=False)
+    with pytest.raises(errors.RecordError, match=f"first difference is {field}\n") as caught:
+        Folder.opened(tmp_path, declare(**changes), resume=True)
+    assert words in caught.value.hint
+
+
 def test_a_long_difference_is_shortened(declare, tmp_path):
     Folder.opened(tmp_path, declare(model="x" * 500), resume=False)
     with pytest.raises(errors.RecordError) as caught:

@@ -42,6 +42,7 @@ def protocol(**changes: Any) -> Protocol:
     """A protocol of four candidates and seven seeds."""
     fields: dict[str, Any] = {
         "task": "digits",
+        "code_digest": "3a" * 32,
         "data_digest": "5c" * 32,
         "model": "MLP 64-128-10, 9,610 parameters, torch's default initialisation",
         "initial_weights": {str(seed): f"{seed:064x}" for seed in range(7)},

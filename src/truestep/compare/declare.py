@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 
 from truestep.compare.candidate import Candidate
+from truestep.compare.code import code_digest
 from truestep.compare.describe import described
 from truestep.compare.order import IN_WORDS
 from truestep.compare.protocol import Protocol
@@ -67,6 +68,7 @@ def declare(asked: Asked) -> tuple[Task, Protocol]:
     about, machine = described(task, seeds=asked.seeds, ticks=budget), environment()
     protocol = Protocol(
         task=asked.task,
+        code_digest=code_digest(task, asked.task),
         data_digest=about.data_digest,
         model=about.model,
         initial_weights=about.initial_weights,

@@ -79,7 +79,7 @@ def optimizer_words(optimizer: Optimizer) -> str:
     'Adadelta(capturable=False, differ'
     """
     groups = [
-        ", ".join(f"{name}={_words(value)}" for name, value in sorted(group.items()) if name != "params")
+        ", ".join(f"{name}={setting_words(value)}" for name, value in sorted(group.items()) if name != "params")
         for group in optimizer.param_groups
     ]
     return f"{type(optimizer).__name__}({'; '.join(groups)})"
@@ -92,19 +92,26 @@ _PROGRESS = ("optimizer", "last_epoch", "verbose")
 def _object_words(scheduler: Any) -> str:
     """A schedule by its kind and its public attributes."""
     attributes = {name: value for name, value in vars(scheduler).items() if name[0] != "_" and name not in _PROGRESS}
-    return f"{type(scheduler).__name__}({', '.join(f'{name}={_words(value)}' for name, value in attributes.items())})"
+    return f"{type(scheduler).__name__}({', '.join(f'{name}={setting_words(value)}' for name, value in attributes.items())})"
 
 
-def _words(value: Any) -> str:
-    """A setting, written the same in every process: no addresses."""
+def setting_words(value: Any) -> str:
+    """A setting, written the same in every process: no addresses.
+
+    >>> setting_words([0.9, functools.partial(round, ndigits=2), nn.Linear])
+    '(0.9, round(ndigits=2), Linear)'
+    """
     if isinstance(value, Tensor):
         return repr(value.tolist())
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
     if isinstance(value, (list, tuple)):
-        return f"({', '.join(map(_words, value))})"
+        return f"({', '.join(map(setting_words, value))})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{setting_words(key)}: {setting_words(item)}' for key, item in value.items())}}}"
     if isinstance(value, functools.partial):
-        return _words(value.func)
+        arguments = [*map(setting_words, value.args), *(f"{name}={setting_words(item)}" for name, item in value.keywords.items())]
+        return f"{setting_words(value.func)}({', '.join(arguments)})"
     return str(getattr(value, "__qualname__", type(value).__qualname__))
 
 

@@ -157,9 +157,10 @@ def _another(path: Path, there: Protocol, asked: Protocol) -> RecordError:
     difference = first_difference(there, asked)
     assert difference is not None, "protocols of different hashes differ in a field"
     name, old, new = difference
+    why = _REASONS.get(name, "ask for what it holds")
     return RecordError(
         f"{path} holds a comparison under another protocol; the first difference is {name}",
-        hint="ask for what it holds, or begin anew with another --out; nothing was run",
+        hint=f"{why}, or begin anew with another --out; nothing was run",
         path=str(path),
         there=there.hash,
         asked=asked.hash,
@@ -167,6 +168,14 @@ def _another(path: Path, there: Protocol, asked: Protocol) -> RecordError:
         there_value=_short(old),
         asked_value=_short(new),
     )
+
+
+_REASONS = {
+    "seeds": "the seeds are declared before the first run and cannot be added later: ask for those that it holds",
+    "code_digest": "the task's code has changed since, and runs of both cannot be compared: restore it",
+    "data_digest": "the task's data are others now, and runs on both cannot be compared: restore them",
+}
+"""What to do about a field of which that is not plain."""
 
 
 def _short(value: Any) -> str:

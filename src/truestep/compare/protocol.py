@@ -20,19 +20,25 @@ SCHEMA = 1
 class Protocol:
     """What a comparison fixes before it starts. Two protocols are the same exactly when their hashes are.
 
+    A field stands before those that follow from it: the first difference of two protocols is then what was asked for.
+
     Raises ProtocolError on construction for a comparison that cannot be declared.
     """
 
     task: str
     """The task as it was asked for: a name, or FILE.py:NAME."""
+    code_digest: str
+    """SHA-256 over the task's source files: its own, and those that it imports from the same folder."""
     data_digest: str
     """SHA-256 over the data of all splits."""
     model: str
     """The model and its initialisation, in words."""
+    seeds: tuple[int, ...]
     initial_weights: Mapping[str, str]
     """Seed -> SHA-256 of the weights that every candidate starts from."""
     optimizer: str
     """The optimizer and its settings, the same for all candidates."""
+    budget_attempts: int
     schedule: str
     """The learning-rate schedule, the same for all candidates."""
     clock: str
@@ -54,7 +60,6 @@ class Protocol:
     """Examples seen between two evaluations, the same for all candidates."""
     evaluation: str
     """The precision and split of an evaluation, the same for all candidates."""
-    budget_attempts: int
     budget_seconds: float | None
     """Of the primary clock; None: attempts alone bound a run, and the longest run bounds the times."""
     stop_at_target: bool
@@ -63,7 +68,6 @@ class Protocol:
     """Skipped attempts in a row after which a run has stalled."""
     candidates: tuple[str, ...]
     """The baseline first."""
-    seeds: tuple[int, ...]
     order: str
     """How the runs follow each other."""
     warmup_attempts: int
