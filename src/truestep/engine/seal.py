@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import is_
 from typing import Any
 
 from torch import Tensor
@@ -28,16 +29,17 @@ class Seal:
 
     def renew(self) -> None:
         """What stands there now is the attempt's own."""
-        self._own = [_marked(p.grad) for p in self._params]
+        self._gradients = [p.grad for p in self._params]
+        self._versions = _versions(self._gradients)
 
     def demand(self) -> None:
         """StateError where a gradient is not the attempt's own any more."""
-        for p, (gradient, version) in zip(self._params, self._own, strict=True):
-            if p.grad is not gradient or _marked(p.grad)[1] != version:
-                raise StateError(
-                    "a gradient was changed inside the attempt, where it is still scaled and not yet whole",
-                    hint="leave clipping to Update(clip=...), zeroing and unscaling to the attempt; add by attempt.backward",
-                )
+        gradients = [p.grad for p in self._params]
+        if not all(map(is_, gradients, self._gradients)) or _versions(gradients) != self._versions:
+            raise StateError(
+                "a gradient was changed inside the attempt, where it is still scaled and not yet whole",
+                hint="leave clipping to Update(clip=...), zeroing and unscaling to the attempt; add by attempt.backward",
+            )
 
 
 class Guard:
@@ -92,5 +94,5 @@ class Guard:
             self._closed = True
 
 
-def _marked(gradient: Tensor | None) -> tuple[Tensor | None, int | None]:
-    return gradient, None if gradient is None else gradient._version
+def _versions(gradients: Sequence[Tensor | None]) -> list[int | None]:
+    return [None if gradient is None else gradient._version for gradient in gradients]
