@@ -88,6 +88,13 @@ def test_a_chained_cause_is_named(ends, capsys):
     assert capsys.readouterr().err == "RunError: the task's loss failed\ncaused by ValueError: shapes differ\n"
 
 
+def test_a_cause_that_the_error_tells_itself_is_not_told_twice(ends, capsys):
+    error = RunError("task.py:3 in loss: PolicyError: no such precision", hint="use fp32")
+    error.__cause__ = PolicyError("no such precision", hint="use fp32")
+    ends(error=error)
+    assert capsys.readouterr().err == "RunError: task.py:3 in loss: PolicyError: no such precision\nhint: use fp32\n"
+
+
 def test_a_fault_of_our_own_shows_where(ends, capsys):
     ends(error=ZeroDivisionError("our fault"))
     err = capsys.readouterr().err

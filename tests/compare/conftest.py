@@ -55,6 +55,7 @@ def _record(protocol, candidate, seed, *, seconds=10.0, examples=6400, status="r
         "seed": seed,
         "status": status,
         "detail": None if reached else f"{status} at attempt {completed}",
+        "hint": None,
         "counts": {
             "attempts": completed + 5,
             "completed": completed,

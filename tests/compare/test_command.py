@@ -9,11 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import tyro
+from torch import nn
 
 from truestep.cli import main
 from truestep.cli.compare import Command
 from truestep.compare import Protocol, summarize
+from truestep.errors import PolicyError
+from truestep.tasks import Digits
 
 SMALL = ["compare", "digits", "--candidates", "fp32", "bf16", "--seeds", "2", "--budget-attempts", "10", "--target", "0.05"]
 
@@ -79,6 +83,23 @@ def test_a_finished_comparison_is_refused_without_resume_and_shown_again_with_it
     assert main([*SMALL, "--resume"]) == 0
     again = capsys.readouterr()
     assert (again.out, again.err) == (first.out, "")
+
+
+def test_a_hint_of_a_failed_run_is_told_below_it(capsys, monkeypatch):
+    refuse = PolicyError("not this", hint="do that")
+
+    def loss(self, model, microbatch):
+        if torch.is_autocast_enabled("cpu"):
+            raise refuse
+        return nn.functional.cross_entropy(model(microbatch[0]), microbatch[1])
+
+    monkeypatch.setattr(Digits, "loss", loss)
+    assert main(SMALL) == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = next(
+        place for place, line in enumerate(lines) if line.startswith("Not reached: bf16, seed 0, error: PolicyError: not this")
+    )
+    assert lines[place + 1] == "  hint: do that"
 
 
 @pytest.mark.parametrize(

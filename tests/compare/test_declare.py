@@ -195,3 +195,27 @@ def test_a_task_whose_code_fails_is_a_run_error_with_its_line(line, tmp_path):
         declare(Asked(task=line(model="1 / 0"), candidates=["fp32"], seeds=[0]))
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert not list(tmp_path.glob("truestep*"))
+
+
+LATER = """self.built = getattr(self, "built", 0) + 1
+        if self.built == 2:  # the first is described, the second draws a seed's weights
+            raise KeyError("later")"""
+UNSEEN = """class Unseen(torch.nn.Linear):
+            def __repr__(self):
+                raise KeyError("unseen")
+        return Unseen(1, 1)"""
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        (LATER, "in model: KeyError: 'later'"),
+        (UNSEEN, "in __repr__: KeyError: 'unseen'"),
+        ("raise SystemExit(4)", "SystemExit: 4"),
+    ],
+)
+def test_whatever_of_the_task_fails_while_it_is_described_is_no_fault_of_ours(line, model, named):
+    with pytest.raises(errors.RunError, match=named) as caught:
+        declare(Asked(task=line(model=model), candidates=["fp32"], seeds=[0]))
+    assert "line.py:" in caught.value.summary
+    assert caught.value.hint == "the task's own code failed before the comparison began"

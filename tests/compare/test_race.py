@@ -176,9 +176,22 @@ def test_a_killed_process_loses_the_run_under_way_and_no_other(opened, runner, r
 
 def test_a_baseline_that_cannot_be_run_ends_the_race_before_any_record(opened, runner):
     folder = opened()
-    with pytest.raises(errors.RunError, match="baseline fp32 cannot be run: error at attempt 100"):
+    with pytest.raises(errors.RunError, match="baseline fp32 cannot be run: error at attempt 100") as caught:
         race(None, folder, train=runner(folder.protocol, folder, {1: "error"}))
+    assert caught.value.hint == "mend the task and ask again; no run has been recorded"
     assert read_records(folder.path) == []
+
+
+def test_a_baseline_that_truestep_itself_refuses_keeps_the_hint(opened, runner):
+    folder = opened()
+    train = runner(folder.protocol, folder, {1: "error"})
+
+    def refused(*arguments, **named):
+        return Ended(train(*arguments, **named).as_dict() | {"hint": "define weight(self, microbatch) in the task"})
+
+    with pytest.raises(errors.RunError) as caught:
+        race(None, folder, train=refused)
+    assert caught.value.hint == "define weight(self, microbatch) in the task; no run has been recorded"
 
 
 def test_a_candidate_whose_warm_up_fails_runs_all_the_same(opened, runner):

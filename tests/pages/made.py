@@ -149,6 +149,7 @@ def run(candidate: str, seed: int, declared: Protocol, out: Path, attempts: int 
         seed=seed,
         status=failed or "reached",
         detail="the loss stayed non-finite for 50 attempts" if failed == "diverged" else None,
+        hint=None,
         counts=counts,
         clocks=Clocks(init=0.04, train=train, eval=0.2, checkpoint=0.0, waste=0.0),
         total_seconds=train + 0.24,

@@ -305,12 +305,16 @@ HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)> & 
 def test_hostile_words_stay_words(tmp_path: Path) -> None:
     task = HOSTILE.replace("\ud800", "")  # a name that could be typed
     out = made.comparison(tmp_path, attempts=300, candidates=("fp32", "fp16"), seeds=(0, 1), task=task, quality=task)
-    rewritten(out, status="error", detail=HOSTILE, to_target=None, environment=made.ENVIRONMENT | {HOSTILE: HOSTILE})
+    rewritten(
+        out, status="error", detail=HOSTILE, hint=HOSTILE, to_target=None, environment=made.ENVIRONMENT | {HOSTILE: HOSTILE}
+    )
     page = parsed(write(out))
     assert page.json("records-json")[0]["detail"] == HOSTILE
     assert page.json("protocol-json")["task"] == task
     assert page.one("h1").text.startswith(task)
-    assert HOSTILE.replace("\ud800", "?") in [element.text for element in page.all("p")]
+    said = [element.text for element in page.all("p")]
+    assert HOSTILE.replace("\ud800", "?") in said
+    assert f"What to do: {HOSTILE}".replace("\ud800", "?") in said
     scripts = [element for element in page.all("script") if element.attributes.get("type") is None]
     assert len(scripts) == 2  # plotly and the page's own
     assert not page.all("img")

@@ -39,7 +39,7 @@ def limit(reason: Reason, policy: str) -> SkipLimitError:
 def test_a_run_has_diverged_where_its_weights_or_its_loss_in_float32_are_not_finite(
     line_with: Any, reason: Reason, policy: str
 ) -> None:
-    status, detail = ending_of(limit(reason, policy), line_with())
+    status, detail, _ = ending_of(limit(reason, policy), line_with())
     diverged = reason in ("non-finite parameter", "non-finite loss")
     diverged |= reason == "forward overflow" and policy in ("fp32", "tf32")
     assert status == ("diverged" if diverged else "stalled")
@@ -68,13 +68,23 @@ def test_the_detail_names_the_last_line_of_the_tasks_file_and_not_torchs(line: A
         def model(self) -> Any:
             return torch.nn.functional.linear(torch.zeros(2, 2), torch.zeros(2, 3))
 
-    status, detail = ending_of(raised(Broken().model), Broken())
+    status, detail, hint = ending_of(raised(Broken().model), Broken())
+    assert hint is None
     at = inspect.getsourcelines(Broken.model)[1] + 1
     assert status == "error"
     assert detail.startswith("RuntimeError: ")
     assert detail.endswith(f"({__file__}:{at} in model)")
 
 
-def test_our_own_errors_are_told_by_their_summary(line_with: Any) -> None:
-    status, detail = ending_of(WeightError("the weight is 3, not 2", hint="count again", weight=3), line_with())
-    assert (status, detail) == ("error", "WeightError: the weight is 3, not 2 (no known line)")
+def test_our_own_errors_are_told_by_their_summary_and_their_hint_and_no_line_of_ours(line_with: Any) -> None:
+    error = WeightError("the weight is 3, not 2", hint="count again", weight=3)
+    assert ending_of(error, line_with()) == ("error", "WeightError: the weight is 3, not 2", "count again")
+
+
+def test_an_error_of_ours_in_the_tasks_own_lines_names_them(line: Any) -> None:
+    class Broken(line):  # type: ignore[misc]
+        def model(self) -> Any:
+            raise WeightError("no weight")
+
+    at = inspect.getsourcelines(Broken.model)[1] + 1
+    assert ending_of(raised(Broken().model), Broken())[1] == f"WeightError: no weight ({__file__}:{at} in model)"

@@ -17,6 +17,7 @@ FULL = RunRecord(
     seed=3,
     status="reached",
     detail="words",
+    hint="more words",
     counts=Counts(
         attempts=11,
         completed=8,
@@ -48,6 +49,7 @@ FULL = RunRecord(
 ABSENT = replace(
     FULL,
     detail=None,
+    hint=None,
     counts=Counts(),
     clocks=Clocks(),
     to_target=None,

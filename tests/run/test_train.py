@@ -366,6 +366,47 @@ def test_an_exception_in_the_middle_keeps_what_was_done(line_with: Any, tmp_path
     assert summarize(read(path)).counts == record.counts
 
 
+@pytest.mark.parametrize("part", PARTS)
+def test_a_task_that_asks_the_process_to_end_ends_its_run(line: type[Any], part: str) -> None:
+    record = train(failing(line, part, SystemExit(4)), CPU, seed=0)
+    assert record.status == "error"
+    assert record.detail is not None
+    assert record.detail.startswith("SystemExit: 4 (")
+
+
+class Padded(nn.Module):
+    """Scores for ten classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.linear(x)
+        return scores
+
+
+def test_a_padded_loss_without_a_weight_is_refused_with_the_method_to_write(line_with: Any) -> None:
+    def loss(model: nn.Module, microbatch: Any) -> Tensor:
+        scores = model(microbatch[0])
+        labels = torch.zeros(len(scores), dtype=torch.int64)
+        labels[0] = -100
+        return nn.functional.cross_entropy(scores, labels, ignore_index=-100)
+
+    record = train(line_with(model=Padded, loss=loss, microbatches=1), CPU, seed=0)
+    assert record.status == "error"
+    assert record.detail is not None
+    assert record.detail.startswith("WeightError: the declared weight is 4, and the loss is a mean over 3 (")
+    assert "weight_check.py" not in record.detail
+    assert record.hint is not None
+    assert record.hint.startswith("define weight(self, microbatch) in the task")
+    assert "Update(" not in record.hint
+    # with a weight that is wrong, the engine's own advice is left as it is
+    record = train(line_with(model=Padded, loss=loss, microbatches=1, weight=lambda part: 2.0), CPU, seed=0)
+    assert record.hint is not None
+    assert "define weight" not in record.hint
+
+
 @pytest.mark.parametrize("part", ["model", "loss", "quality"])
 def test_memory_that_runs_out_is_a_status_of_its_own(line: type[Any], part: str) -> None:
     record = train(failing(line, part, torch.OutOfMemoryError("CUDA out of memory")), CPU, seed=0)

@@ -47,20 +47,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(arguments)
         sys.stdout.flush()
-    except TruestepError as error:
+    except TruestepError as error:  # a user's mistake, or a broken surrounding
         _explain(error)
         return USAGE if isinstance(error, UsageError) else COULD_NOT_RUN
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
+    except BrokenPipeError:  # head, say, has read enough
         _end_output()
         return NO_READER
-    except OSError as error:
+    except OSError as error:  # stdout on a full disk, as a rule
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         _end_output()
         return COULD_NOT_RUN
-    except Exception:
+    except Exception:  # whatever is left is our own mistake, and its lines are what a report of it needs
         traceback.print_exc()
         print("This is a fault of truestep itself; the lines above say where.", file=sys.stderr)
         return COULD_NOT_RUN
@@ -99,15 +99,17 @@ def _any_command() -> Any:
 
 
 def _explain(error: TruestepError) -> None:
-    """Prints an error with its facts and its hint, and what caused it."""
+    """Prints an error with its facts and its hint, and what caused it, where the error does not say that itself."""
     print(f"{type(error).__name__}: {error}", file=sys.stderr)
-    if error.__cause__ is not None:
-        print(f"caused by {type(error.__cause__).__name__}: {error.__cause__}", file=sys.stderr)
+    cause = error.__cause__
+    words = cause.summary if isinstance(cause, TruestepError) else str(cause)
+    if cause is not None and words not in error.summary:
+        print(f"caused by {type(cause).__name__}: {cause}", file=sys.stderr)
 
 
 def _end_output() -> None:
     """Writes what is still buffered, or gives it to nobody where that fails, so that the interpreter's exit is quiet."""
     try:
         sys.stdout.flush()
-    except OSError:
+    except OSError:  # the disk is still full, or the reader still gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -183,6 +183,8 @@ def _print(folder: Folder, summary: Summary, report: Path) -> None:
         for failure in row.standing.failures:
             why = "" if failure["detail"] is None else f": {failure['detail']}"
             print(f"Not reached: {row.standing.candidate}, seed {failure['seed']}, {failure['status']}{why}")
+            if failure["hint"] is not None:
+                print(f"  hint: {failure['hint']}")
     for name in folder.interrupted():
         print(f"Interrupted and run again: {name}")
     print(f"report    {report}")

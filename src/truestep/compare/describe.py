@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from truestep.errors import RunError, TruestepError
 from truestep.run import initial_digest
 from truestep.run.isolation import own_random_state
 from truestep.tasks import Task
 from truestep.tasks.checking import demand_model, demand_optimizer, demand_scheduler, demand_splits
-from truestep.tasks.place import file_of, place_of
+from truestep.tasks.place import file_of, their_code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +38,7 @@ def described(task: Task, *, seeds: Sequence[int], ticks: int) -> Description:
         UsageError: the task gave something that cannot be run.
         RunError: the task's own code failed; names its line and chains its exception.
     """
-    with _their_code(task), own_random_state(torch.device("cpu")):
+    with their_code(file_of(task), failed="before the comparison began"), own_random_state(torch.device("cpu")):
         splits = task.splits()
         demand_splits(task, splits)
         model = task.model()
@@ -51,15 +49,14 @@ def described(task: Task, *, seeds: Sequence[int], ticks: int) -> Description:
         scheduler = task.scheduler(optimizer, ticks)
         demand_scheduler(task, scheduler)
         data_digest = task.digest()
-        sizes = {name: len(split) for name, split in splits.as_dict().items()}
-    return Description(
-        data_digest=data_digest,
-        splits=sizes,
-        model=model_words(model),
-        initial_weights={str(seed): initial_digest(task, seed=seed) for seed in seeds},
-        optimizer=said,
-        schedule="none" if scheduler is None else f"{_object_words(scheduler)} over {ticks} ticks",
-    )
+        return Description(
+            data_digest=data_digest,
+            splits={name: len(split) for name, split in splits.as_dict().items()},
+            model=model_words(model),
+            initial_weights={str(seed): initial_digest(task, seed=seed) for seed in seeds},
+            optimizer=said,
+            schedule="none" if scheduler is None else f"{_object_words(scheduler)} over {ticks} ticks",
+        )
 
 
 def model_words(model: nn.Module) -> str:
@@ -113,17 +110,3 @@ def setting_words(value: Any) -> str:
         arguments = [*map(setting_words, value.args), *(f"{name}={setting_words(item)}" for name, item in value.keywords.items())]
         return f"{setting_words(value.func)}({', '.join(arguments)})"
     return str(getattr(value, "__qualname__", type(value).__qualname__))
-
-
-@contextmanager
-def _their_code(task: Task) -> Iterator[None]:
-    """What the task's own code raises, as a RunError with its line."""
-    try:
-        yield
-    except TruestepError:
-        raise
-    except Exception as error:
-        raise RunError(
-            f"{place_of(error, file_of(task))}: {type(error).__name__}: {error}",
-            hint="the task's own code failed before the comparison began",
-        ) from error

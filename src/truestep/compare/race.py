@@ -91,7 +91,7 @@ def _demand_baseline(protocol: Protocol, record: Record) -> None:
     if record["candidate"] == protocol.baseline and record["status"] == "error":
         raise RunError(
             f"the baseline {protocol.baseline} cannot be run: {record['detail']}",
-            hint="mend the task and ask again; no run has been recorded",
+            hint=f"{record['hint'] or 'mend the task and ask again'}; no run has been recorded",
             candidate=protocol.baseline,
         )
 

@@ -63,7 +63,7 @@ class Standing:
     statuses: Mapping[str, int]
     """Status -> runs that ended with it."""
     failures: tuple[Mapping[str, Any], ...]
-    """Seed, status and detail of each run that did not reach the target."""
+    """Seed, status, detail and hint of each run that did not reach the target."""
     estimates: Mapping[str, Estimate | None]
     """Clock -> estimate; None without a run, and for seconds where no time passed."""
     attempts: int
@@ -103,7 +103,9 @@ def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, t
         reach=clopper_pearson(reached, len(records)) if records else None,
         statuses=dict(Counter(record["status"] for record in records)),
         failures=tuple(
-            {key: record[key] for key in ("seed", "status", "detail")} for record in records if record["to_target"] is None
+            {key: record[key] for key in ("seed", "status", "detail", "hint")}
+            for record in records
+            if record["to_target"] is None
         ),
         estimates={clock: _estimate(times(records, clock), tau=tau[clock]) for clock in CLOCKS},
         attempts=attempts,

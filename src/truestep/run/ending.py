@@ -6,19 +6,30 @@ import torch
 
 from truestep.engine.outcome import Outcome, Reason
 from truestep.engine.policy import Policy
-from truestep.errors import SkipLimitError, TruestepError
+from truestep.errors import SkipLimitError, TruestepError, WeightError
 from truestep.run.record import Status
 from truestep.tasks import Task
 from truestep.tasks.place import file_of, place_of
 
 
-def ending_of(error: Exception, task: Task) -> tuple[Status, str]:
-    """Status and detail of a run that `error` ended."""
+def ending_of(error: BaseException, task: Task) -> tuple[Status, str, str | None]:
+    """Status, detail and hint of a run that `error` ended; no hint where the task's own code failed."""
     if isinstance(error, SkipLimitError):
-        return ("diverged" if _diverged(error.outcome) else "stalled"), error.summary
-    words = error.summary if isinstance(error, TruestepError) else str(error)
-    detail = f"{type(error).__name__}: {words} ({place_of(error, file_of(task))})"
-    return ("out of memory" if _out_of_memory(error) else "error"), detail
+        return ("diverged" if _diverged(error.outcome) else "stalled"), error.summary, error.hint
+    file = file_of(task)
+    place = place_of(error, file)
+    if isinstance(error, TruestepError):
+        at = f" ({place})" if file is not None and place.startswith(f"{file}:") else ""  # a line of ours helps nobody
+        return "error", f"{type(error).__name__}: {error.summary}{at}", _hint_of(error, task)
+    return ("out of memory" if _out_of_memory(error) else "error"), f"{type(error).__name__}: {error} ({place})", None
+
+
+def _hint_of(error: TruestepError, task: Task) -> str | None:
+    """The error's own, in the words of a task: whoever writes one makes no Update."""
+    hint = error.hint
+    if isinstance(error, WeightError) and hint is not None and task.weight is None:
+        return hint.replace("give Update(weight=...)", "define weight(self, microbatch) in the task")
+    return hint
 
 
 def _diverged(last: Outcome) -> bool:
@@ -31,7 +42,7 @@ def _diverged(last: Outcome) -> bool:
     return reason in (Reason.PARAMETER, Reason.LOSS) or (reason is Reason.FORWARD and not narrow)
 
 
-def _out_of_memory(error: Exception) -> bool:
+def _out_of_memory(error: BaseException) -> bool:
     """Torch has a type of its own for a device's memory; for the machine's it has words alone."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True

@@ -54,6 +54,8 @@ class RunRecord:
     "stalled": too many attempts skipped in a row; "out of memory"; "error" in the task's code; "stopped" by the caller."""
     detail: str | None
     """What failed and where, in words; None for a run that reached its target or used its budget."""
+    hint: str | None
+    """What to do about it, where truestep itself refused something; None otherwise."""
     counts: Counts
     clocks: Clocks
     total_seconds: float

@@ -55,6 +55,7 @@ class Run:
         self.test_quality: float | None = None
         self.status: Status | None = None
         self.detail: str | None = None
+        self.hint: str | None = None
 
     @property
     def ready(self) -> Setup:
@@ -119,9 +120,9 @@ class Run:
             self.watch.turn("eval")
             self.test_quality = self._quality(self.ready.splits.test)
 
-    def end(self, status: Status, detail: str | None) -> None:
+    def end(self, status: Status, detail: str | None, hint: str | None = None) -> None:
         """The run ends so."""
-        self.status, self.detail = status, detail
+        self.status, self.detail, self.hint = status, detail, hint
 
     def progress(self) -> Progress:
         """How far the run has come."""
@@ -146,6 +147,7 @@ class Run:
             seed=self.seed,
             status=self.status,
             detail=self.detail,
+            hint=self.hint,
             counts=Counts() if self.setup is None else self.setup.update.counts,
             clocks=clocks,
             total_seconds=total_seconds,

@@ -81,13 +81,13 @@ def _attempts(run: Run, path: Path | None, protocol_hash: str | None) -> Generat
                 if run.is_over():
                     break
         run.test()
-    except FileError:
+    except FileError:  # the ledger's: no candidate is to blame
         raise
-    except UsageError as error:
+    except UsageError as error:  # before the first attempt it is what was asked, afterwards what the task did
         if run.setup is None:
             raise
         run.end(*ending_of(error, run.task))
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the task's code may raise anything, and may ask the process to end
         run.end(*ending_of(error, run.task))
 
 
@@ -106,7 +106,7 @@ def _attempt(setup: Setup, window: Window[Any], ledger: Ledger | None) -> None:
     limit: SkipLimitError | None = None
     try:
         outcome = setup.update(window)
-    except SkipLimitError as error:
+    except SkipLimitError as error:  # its outcome is kept before it ends the run
         limit, outcome = error, error.outcome
     if ledger is not None:
         ledger.record(outcome)

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from truestep.errors import RunError, TaskError
+from truestep.errors import TaskError
 from truestep.tasks.checking import demand_class, demand_task
 from truestep.tasks.digits import Digits
-from truestep.tasks.place import place_of
+from truestep.tasks.place import their_code
 from truestep.tasks.task import Task
 
 BUILT_IN: dict[str, Callable[[], Task]] = {"digits": Digits}
@@ -47,17 +47,17 @@ def load(asked: str) -> Task:
     path = Path(file).resolve()
     if not path.is_file():
         raise TaskError(f"there is no file {file}", hint=f"the path is taken from {Path.cwd()}", asked=asked, path=str(path))
-    with _their_code(path):
+    with _folder_importable(path), their_code(str(path), failed="while it was loaded"):
         module = _module(path)
         found = _named(module, name, asked)
         task = found if isinstance(found, Task) or not callable(found) else _made(found)
-    if not isinstance(task, Task):
-        raise TaskError(
-            f"{asked} is a {type(task).__name__}, no task",
-            hint="name a subclass of truestep.tasks.Task, an instance of one, or a function that returns one",
-            asked=asked,
-        )
-    demand_task(task)
+        if not isinstance(task, Task):
+            raise TaskError(
+                f"{asked} is a {type(task).__name__}, no task",
+                hint="name a subclass of truestep.tasks.Task, an instance of one, or a function that returns one",
+                asked=asked,
+            )
+        demand_task(task)
     return task
 
 
@@ -70,7 +70,7 @@ def _module(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         exec(code, module.__dict__)
-    except BaseException:
+    except BaseException:  # Ctrl-C too leaves no half of a module
         del sys.modules[name]
         raise
     return module
@@ -98,19 +98,11 @@ def _made(found: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def _their_code(path: Path) -> Iterator[None]:
-    """Run code of `path`: what it raises becomes a RunError with its line; what we refuse passes."""
+def _folder_importable(path: Path) -> Iterator[None]:
+    """The file's folder first on the import path."""
     sys.path.insert(0, str(path.parent))
     try:
         yield
-    except TaskError:
-        raise
-    except (Exception, SystemExit) as error:  # a file that parses its command line ends in SystemExit
-        raise RunError(
-            f"{place_of(error, str(path))}: {type(error).__name__}: {error}",
-            hint="the task's own code failed while it was loaded",
-            path=str(path),
-        ) from error
     finally:
         if str(path.parent) in sys.path:
             sys.path.remove(str(path.parent))

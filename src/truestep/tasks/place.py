@@ -1,11 +1,34 @@
-"""Where in a task's code something stands or went wrong."""
+"""Where in a task's code something stands or went wrong, and what that code's own failure is told as."""
 
 from __future__ import annotations
 
 import inspect
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from truestep.errors import RunError, TaskError, TruestepError
+
+
+@contextmanager
+def their_code(file: str | None, *, failed: str) -> Iterator[None]:
+    """Run a task's own code: what it raises becomes a RunError with its line in `file`; what we refuse in a task passes.
+
+    `failed` says in the hint when that was. An error of ours that the code runs into keeps its own words and hint.
+    """
+    try:
+        yield
+    except (TaskError, RunError):  # told already, and by its line
+        raise
+    except (Exception, SystemExit) as error:  # code that parses a command line ends in SystemExit
+        words, hint = (error.summary, error.hint) if isinstance(error, TruestepError) else (str(error), None)
+        raise RunError(
+            f"{place_of(error, file)}: {type(error).__name__}: {words}",
+            hint=hint or f"the task's own code failed {failed}",
+            path=file,
+        ) from error
 
 
 def place_of(error: BaseException, file: str | None) -> str:

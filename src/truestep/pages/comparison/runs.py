@@ -25,6 +25,7 @@ class Run:
     reached: bool
     status: str
     detail: str | None
+    hint: str | None
     numbers: str
     command: str
 
@@ -40,6 +41,7 @@ def runs(comparison: Comparison) -> tuple[Run, ...]:
             reached=record["to_target"] is not None,
             status=status(record),
             detail=record["detail"] or None,
+            hint=record["hint"],
             numbers=numbers(record, comparison.protocol["quality"]),
             command=command(comparison.protocol, record),
         )
