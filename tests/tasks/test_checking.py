@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import IterableDataset, TensorDataset
 
 from truestep.errors import TaskError
-from truestep.tasks import Digits, Splits, checking
+from truestep.tasks import NAMES, Digits, Splits, checking, load
 
 FULL, EMPTY = TensorDataset(torch.zeros(2)), TensorDataset(torch.zeros(0))
 
@@ -66,11 +66,12 @@ def test_a_number_in_any_form_is_a_quality(quality: Any) -> None:
     assert checking.demand_quality(Digits(), quality) == 0.5
 
 
-def test_what_the_built_in_task_returns_passes() -> None:
-    task = Digits()
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_built_in_task_returns_passes(name: str) -> None:
+    task = load(name)
     model = task.model()
     optimizer = task.optimizer(model.parameters())
-    checking.demand_class(Digits)
+    checking.demand_class(type(task))
     checking.demand_task(task)
     checking.demand_splits(task, task.splits())
     checking.demand_model(task, model)

@@ -22,8 +22,9 @@ def test_json_tells_sizes_quality_and_target_of_every_built_in_task(capsys: pyte
 def test_the_table_has_a_line_for_each_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert Command().run() == 0
     lines = capsys.readouterr().out.splitlines()
-    digits = next(line.split() for line in lines if line.startswith("digits"))
+    digits = next(line.split() for line in lines if line.startswith("digits "))
     assert digits == ["digits", "accuracy", "0.96", "higher", "1197", "300", "300", "64", "4", "1000"]
+    assert [line.split()[0] for line in lines[2:]] == list(NAMES)
 
 
 def test_a_task_whose_data_are_not_there_is_listed_with_the_reason(
@@ -35,6 +36,6 @@ def test_a_task_whose_data_are_not_there_is_listed_with_the_reason(
     monkeypatch.setattr(Digits, "splits", absent)
     assert Command().run() == 0
     printed = capsys.readouterr()
-    digits = next(line.split() for line in printed.out.splitlines() if line.startswith("digits"))
+    digits = next(line.split() for line in printed.out.splitlines() if line.startswith("digits "))
     assert digits[3:7] == ["higher", "-", "-", "-"]
     assert "needs scikit-learn" in printed.err

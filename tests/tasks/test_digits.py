@@ -9,7 +9,6 @@ import torch
 from truestep.errors import TaskError
 from truestep.tasks import Digits
 from truestep.tasks import digits as module
-from truestep.tasks.digits import warmup_cosine
 
 
 def test_the_data_are_those_that_the_target_was_found_on() -> None:
@@ -20,7 +19,7 @@ def test_the_splits_hold_every_image_once() -> None:
     splits = Digits().splits()
     parts = [splits.train.tensors, splits.validation.tensors, splits.test.tensors]
     assert [len(labels) for _, labels in parts] == [1197, 300, 300]
-    images, labels = module._data()
+    images, labels = module._data("digits")
     drawn = torch.cat([torch.cat([x, y.unsqueeze(1)], dim=1) for x, y in parts])
     held = torch.cat([images, labels.unsqueeze(1)], dim=1)
     # no two of the images are equal, so equal sets of equal size mean that each is held once
@@ -29,25 +28,12 @@ def test_the_splits_hold_every_image_once() -> None:
 
 
 def test_pixels_lie_between_0_and_1_and_reach_both() -> None:
-    images, _ = module._data()
+    images, _ = module._data("digits")
     assert (images.min().item(), images.max().item()) == (0.0, 1.0)
 
 
 def test_an_epoch_ends_in_a_short_window() -> None:
     assert 1197 % Digits.batch == 45
-
-
-def test_the_schedule_warms_up_to_1_and_falls_to_0() -> None:
-    factors = [warmup_cosine(tick, ticks=200) for tick in range(201)]
-    assert factors[:10] == [(tick + 1) / 10 for tick in range(10)]
-    assert factors[10] == 1.0
-    assert factors[10:] == sorted(factors[10:], reverse=True)
-    assert factors[200] == 0.0
-
-
-@pytest.mark.parametrize("ticks", [1, 2, 3])
-def test_a_schedule_of_few_ticks_is_one(ticks: int) -> None:
-    assert all(0.0 <= warmup_cosine(tick, ticks=ticks) <= 1.0 for tick in range(ticks + 2))
 
 
 def test_quality_is_the_share_of_right_answers() -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import TensorDataset
 
 from truestep.errors import TaskError
+from truestep.tasks.schedule import warmup_cosine_of
 from truestep.tasks.task import Splits, Task
 
 _SIZES = [1197, 300, 300]
@@ -38,7 +38,7 @@ class Digits(Task):
 
     def splits(self) -> Splits:
         """The images in an order drawn once for all runs, cut into three."""
-        images, labels = _data()
+        images, labels = _data(self.name)
         order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(_SPLIT_SEED))
         train, validation, test = (TensorDataset(images[part], labels[part]) for part in torch.split(order, _SIZES))
         return Splits(train=train, validation=validation, test=test)
@@ -53,7 +53,7 @@ class Digits(Task):
 
     def scheduler(self, optimizer: Optimizer, ticks: int) -> LRScheduler:
         """A warm-up over the first twentieth, then half a cosine down to 0."""
-        return LambdaLR(optimizer, functools.partial(warmup_cosine, ticks=ticks))
+        return warmup_cosine_of(optimizer, ticks)
 
     def loss(self, model: nn.Module, microbatch: Any) -> Tensor:
         """Cross entropy, a mean over the images."""
@@ -68,25 +68,12 @@ class Digits(Task):
         return int(right.sum()) / len(labels)
 
 
-def warmup_cosine(tick: int, *, ticks: int) -> float:
-    """The factor of the learning rate after `tick` of `ticks` ticks: linear to 1, then (1 + cos) / 2 down to 0.
-
-    >>> [round(warmup_cosine(tick, ticks=100), 3) for tick in (0, 4, 5, 52, 100, 200)]
-    [0.2, 1.0, 1.0, 0.508, 0.0, 0.0]
-    """
-    warmup = max(1, ticks // 20)
-    if tick < warmup:
-        return (tick + 1) / warmup
-    share = min(1.0, (tick - warmup) / max(1, ticks - warmup))
-    return (1.0 + math.cos(math.pi * share)) / 2.0
-
-
 @functools.cache
-def _data() -> tuple[Tensor, Tensor]:
-    """All images, flat and scaled, and their digits."""
+def _data(task: str) -> tuple[Tensor, Tensor]:
+    """All images, flat and scaled, and their digits, for the task that asks."""
     try:
         from sklearn.datasets import load_digits  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:
-        raise TaskError("the task digits needs scikit-learn", hint='pip install "truestep[tasks]"') from error
+        raise TaskError(f"the task {task} needs scikit-learn", hint='pip install "truestep[tasks]"') from error
     data = load_digits()
     return torch.tensor(data.data, dtype=torch.float32) / 16.0, torch.tensor(data.target, dtype=torch.int64)

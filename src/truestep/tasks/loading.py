@@ -11,12 +11,15 @@ from types import ModuleType
 from typing import Any
 
 from truestep.errors import TaskError
+from truestep.tasks.bytes_lm import BytesLM
 from truestep.tasks.checking import demand_class, demand_task
 from truestep.tasks.digits import Digits
+from truestep.tasks.digits_conv import DigitsConv
+from truestep.tasks.logistic import Logistic
 from truestep.tasks.place import their_code
 from truestep.tasks.task import Task
 
-BUILT_IN: dict[str, Callable[[], Task]] = {"digits": Digits}
+BUILT_IN: dict[str, Callable[[], Task]] = {task.name: task for task in (Digits, DigitsConv, BytesLM, Logistic)}
 NAMES = tuple(BUILT_IN)
 """The built-in tasks."""
 
