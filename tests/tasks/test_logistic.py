@@ -8,6 +8,7 @@ import truestep
 from truestep.tasks import Logistic
 
 U = 2.0**-24  # half a unit in the last place of float32
+VECTORIZED = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
 ROWS, LABELS = Logistic().splits().train.tensors
 
 
@@ -41,7 +42,8 @@ def test_the_data_are_the_lessons() -> None:
     rows = torch.randn(128, 2)
     assert torch.equal(ROWS, rows)
     assert torch.equal(LABELS.squeeze(1), (rows[:, 0] + rows[:, 1] > 0).float())
-    assert Logistic().digest() == "2cfbe7cf264e801cd9de2c85cc84f48af56d10cab332773c07380330455cc1fc"
+    if VECTORIZED:  # torch.randn takes its logarithms and cosines from another library otherwise
+        assert Logistic().digest() == "2cfbe7cf264e801cd9de2c85cc84f48af56d10cab332773c07380330455cc1fc"
 
 
 def test_validation_and_test_are_further_draws_of_the_same_rule() -> None:
@@ -70,10 +72,9 @@ def test_the_two_differ_by_a_few_billionths_and_within_the_derived_bound() -> No
     allowed = 0.1 * (2 * bound + 2 * gamma(2) * (exact.abs() + bound))
     assert bool((difference <= allowed).all())
     assert allowed.max() < 1e-6  # a row too much or too little moves a weight by 0.1 * |x| / 256: hundreds of times as far
-    if torch.backends.cpu.get_cpu_capability() == "DEFAULT":  # sums without vector registers: the same order for both splits
-        assert difference.max() < 4e-8
-    else:
-        assert 4e-10 < difference.max() < 4e-8
+    assert difference.max() < 4e-8
+    if VECTORIZED:  # sums one by one have the same order in both splits, and no difference
+        assert difference.max() > 4e-10
 
 
 def test_each_split_lies_within_the_bound_of_the_exact_weights() -> None:
