@@ -10,13 +10,14 @@ from truestep.compare import Candidate
 NUMBERS = st.floats(1e-30, 1e30)
 CANDIDATES = st.builds(
     Candidate,
+    underflow=st.none(),
     policy=st.sampled_from(["fp32", "tf32", "bf16", "fp16", "bf16-master"]),
     scale=st.none() | st.sampled_from(["none", "dynamic", "dynamic:1024", "static:0.5", "static:65536"]),
     accumulate=st.none() | st.integers(1, 4096),
     clip=st.none() | NUMBERS,
     clock=st.none() | st.sampled_from(["completed", "attempt", "epoch", "examples:100", "tokens:7"]),
     again=st.booleans(),
-)
+) | st.builds(Candidate, policy=st.just("fp16"), scale=st.just("none"), underflow=st.just("allowed"))
 
 
 @given(CANDIDATES)
@@ -65,6 +66,9 @@ def test_every_key_is_read():
         ("fp16 clip=", "clip= says nothing"),
         ("fp16 clock=step", "clock=step says nothing"),
         ("fp16 clock=examples", "clock=examples says nothing"),
+        ("fp16 scale=none underflow=yes", "underflow=yes says nothing"),
+        ("fp16 underflow=allowed", "underflow=allowed says nothing beside a loss scale"),
+        ("fp16 scale=dynamic underflow=allowed", "underflow=allowed says nothing beside a loss scale"),
         ("fp16 clock=epoch:1", "clock=epoch:1 says nothing"),
     ],
 )

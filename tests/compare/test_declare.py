@@ -157,7 +157,11 @@ BASE = Asked(task="digits", candidates=["fp32", "bf16"], seeds=[0])
         ({"candidates": []}, errors.ProtocolError, "no candidates"),
         ({"candidates": ["fp64"]}, errors.PolicyError, "fp64"),
         ({"candidates": ["fp32", "fp16 lr=1"]}, errors.ProtocolError, "'lr' is no key"),
-        ({"candidates": ["fp32", "fp16 scale=static:0.1"]}, errors.PolicyError, "0.1"),
+        (
+            {"candidates": ["fp32", "fp16 scale=none"]},
+            errors.PolicyError,
+            "'fp16 scale=none': compute=float16 with loss scaling off",
+        ),
         ({"candidates": ["fp32", "fp16 accumulate=65"]}, errors.UsageError, "microbatches"),
         ({"candidates": ["fp32", "fp16 clock=tokens:5"]}, errors.UsageError, "tokens"),
         ({"candidates": ["fp32", " fp32 "]}, errors.ProtocolError, "stands twice"),
@@ -175,6 +179,32 @@ BASE = Asked(task="digits", candidates=["fp32", "bf16"], seeds=[0])
 def test_what_cannot_be_compared_is_refused_by_name(changes, error, named):
     with pytest.raises(error, match=named):
         declare(dataclasses.replace(BASE, **changes))
+
+
+@pytest.mark.parametrize(
+    ("candidate", "error"),
+    [
+        ("fp64", errors.PolicyError),
+        ("fp16 scale=static:0.1", errors.PolicyError),
+        ("fp16 scale=dynamic:1e+300", errors.PolicyError),
+        ("fp16 accumulate=65", errors.UsageError),
+        ("fp16 clock=tokens:5", errors.UsageError),
+    ],
+)
+def test_what_a_candidate_cannot_have_names_the_candidate_and_what_to_do(candidate, error):
+    with pytest.raises(error) as caught:
+        declare(dataclasses.replace(BASE, candidates=["fp32", "bf16", candidate]))
+    assert candidate in caught.value.summary
+    assert caught.value.hint
+
+
+def test_float16_without_a_scale_is_raced_where_it_says_that_it_is_meant():
+    with pytest.raises(errors.PolicyError) as caught:
+        declare(dataclasses.replace(BASE, candidates=["fp32", "fp16 scale=none"]))
+    assert caught.value.hint.endswith("scale=none underflow=allowed")
+    meant = "fp16 scale=none underflow=allowed"
+    assert declare(dataclasses.replace(BASE, candidates=["fp32", meant]))[1].candidates == ("fp32", meant)
+    assert declare(dataclasses.replace(BASE, candidates=["fp32 scale=none"]))[1].candidates == ("fp32 scale=none",)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the CUDA device here has tf32")

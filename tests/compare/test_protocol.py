@@ -122,8 +122,9 @@ def test_the_hash_is_the_same_in_every_process(declare):
     ],
 )
 def test_what_cannot_be_declared_is_refused_by_name(declare, changes, named):
-    with pytest.raises(errors.ProtocolError, match=named):
+    with pytest.raises(errors.ProtocolError, match=named) as caught:
         declare(**changes)
+    assert caught.value.hint
 
 
 def test_the_baseline_may_run_again(declare):

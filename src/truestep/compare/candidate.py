@@ -19,7 +19,7 @@ class Candidate:
     """A policy, and what it sets differently from the protocol; None where the protocol's setting holds.
 
     >>> Candidate.parse("fp16 accumulate=8 scale=static:1024")
-    Candidate(policy='fp16', scale='static:1024', accumulate=8, clip=None, clock=None, again=False)
+    Candidate(policy='fp16', scale='static:1024', accumulate=8, clip=None, clock=None, underflow=None, again=False)
     >>> str(Candidate.parse("fp16 accumulate=8 scale=static:1024.0"))
     'fp16 scale=static:1024 accumulate=8'
     """
@@ -33,12 +33,15 @@ class Candidate:
     """The largest gradient norm, in original units."""
     clock: str | None = None
     """"completed", "attempt", "epoch", "examples:N" or "tokens:N": what a tick of the schedule means."""
+    underflow: str | None = None
+    """"allowed": float16 without a loss scale is meant, to show what it costs."""
     again: bool = False
     """Whether this is the same candidate a second time."""
 
     @staticmethod
     def parse(text: str) -> Candidate:
-        """The candidate that `text` writes: `POLICY [scale=...] [accumulate=N] [clip=X] [clock=...] [again]`.
+        """The candidate that `text` writes: `POLICY [scale=...] [accumulate=N] [clip=X] [clock=...] [underflow=allowed]
+        [again]`.
 
         Raises:
             ProtocolError: no policy, a key or word that is unknown or stands twice, or a value that its key cannot
@@ -59,6 +62,8 @@ class Candidate:
             if key in given:
                 raise _refused(text, f"{key!r} stands twice", hint="keep one of them")
             given[key] = parsed
+        if "underflow" in given and given.get("scale") != "none":
+            raise _refused(text, "underflow=allowed says nothing beside a loss scale", hint="leave it out, or write scale=none")
         return Candidate(policy=policy, **given)
 
     def __str__(self) -> str:
@@ -81,7 +86,7 @@ def _value(text: str, key: str, value: str) -> Any:
     form, parse = _KEYS[key]
     try:
         return parse(value)
-    except ValueError:
+    except ValueError:  # which number or word it is stands in the message already
         raise _refused(text, f"{key}={value} says nothing", hint=f"write {key}={form}", key=key) from None
 
 
@@ -101,6 +106,12 @@ def _clock(value: str) -> str:
     if kind in ("examples", "tokens"):
         return f"{kind}:{_count(number)}"
     raise ValueError(value)
+
+
+def _allowed(value: str) -> str:
+    if value != "allowed":
+        raise ValueError(value)
+    return value
 
 
 def _count(value: str) -> int:
@@ -131,4 +142,5 @@ _KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "accumulate": ("N, microbatches of a window, 1 or more", _count),
     "clip": ("X, a norm above 0", _positive),
     "clock": ("completed, attempt, epoch, examples:N or tokens:N", _clock),
+    "underflow": ("allowed, beside scale=none", _allowed),
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,9 +14,10 @@ from truestep.compare.code import code_digest
 from truestep.compare.describe import described
 from truestep.compare.order import IN_WORDS
 from truestep.compare.protocol import Protocol
-from truestep.compare.settings import settings_of
+from truestep.compare.settings import scale_of, settings_of
 from truestep.engine.policy import Policy
-from truestep.errors import ProtocolError
+from truestep.engine.policy import scale_of as policy_scale
+from truestep.errors import PolicyError, ProtocolError, UsageError
 from truestep.ledger.environment import environment
 from truestep.run import plan_of
 from truestep.run.building import device_of
@@ -61,7 +63,8 @@ def declare(asked: Asked) -> tuple[Task, Protocol]:
     """
     candidates = tuple(str(Candidate.parse(text)) for text in asked.candidates)
     for candidate in candidates:
-        _demand_policy(candidate)
+        with _naming(candidate):
+            _demand_policy(Candidate.parse(candidate))
     task = load(asked.task)
     target = _target(task, asked)
     budget = _first(asked.budget_attempts, task.updates)
@@ -102,7 +105,8 @@ def declare(asked: Asked) -> tuple[Task, Protocol]:
         versions={name: machine[name] for name in ("python", "torch", "truestep")},
     )
     for candidate in candidates:
-        plan_of(task, settings_of(protocol, candidate), examples=protocol.splits["train"])
+        with _naming(candidate):
+            plan_of(task, settings_of(protocol, candidate), examples=protocol.splits["train"])
     return task, protocol
 
 
@@ -122,9 +126,25 @@ def _target(task: Task, asked: Asked) -> float:
     return target
 
 
-def _demand_policy(candidate: str) -> None:
-    """PolicyError unless the device can do what the candidate says."""
-    Policy.named(Candidate.parse(candidate).policy).on(device_of(None))
+def _demand_policy(asked: Candidate) -> None:
+    """PolicyError unless the device can do what the candidate says, and its loss scale is one for it."""
+    policy = Policy.named(asked.policy).on(device_of(None))
+    scale = None if asked.scale is None else scale_of(asked.scale)
+    try:
+        policy_scale(policy, scale, allow_underflow=asked.underflow is not None)
+    except PolicyError as error:  # what it advises is written otherwise in a candidate
+        hint = "leave scale=none out, or race bf16; to show what it costs: scale=none underflow=allowed"
+        raise PolicyError(error.summary, hint=hint, **error.facts) from None
+
+
+@contextmanager
+def _naming(candidate: str) -> Iterator[None]:
+    """What is refused inside is refused of `candidate`."""
+    try:
+        yield
+    except UsageError as error:  # of the engine or the run, which know of no candidates
+        summary = error.summary if candidate in error.summary else f"candidate {candidate!r}: {error.summary}"
+        raise type(error)(summary, hint=error.hint, **{"candidate": candidate} | error.facts) from None
 
 
 def _first(*values: T | None) -> T:

@@ -95,18 +95,26 @@ class Protocol:
             raise ProtocolError("the target is no number", hint="declare one with --target", target=self.target)
         for name in ("batch", "microbatches", "evaluate_every", "budget_attempts", "threads", "max_consecutive_skips"):
             if (value := getattr(self, name)) < 1:
-                raise ProtocolError(f"{name} has to be 1 or more, and is {value}", field=name, value=value)
+                raise ProtocolError(f"{name} has to be 1 or more, and is {value}", hint=_set(name), field=name, value=value)
         for name in ("margin_examples", "margin_quality", "budget_seconds"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise ProtocolError(f"{name} has to be finite and above 0, and is {value}", field=name, value=value)
+                summary = f"{name} has to be finite and above 0, and is {value}"
+                raise ProtocolError(summary, hint=_set(name), field=name, value=value)
         if self.warmup_attempts < 0:
-            raise ProtocolError("a warm-up has 0 attempts or more", warmup_attempts=self.warmup_attempts)
+            hint = "0 runs without a warm-up"
+            raise ProtocolError("a warm-up has 0 attempts or more", hint=hint, warmup_attempts=self.warmup_attempts)
         if not 0 < self.alpha < 1:
             raise ProtocolError("alpha lies between 0 and 1", hint="0.05 is usual", alpha=self.alpha)
-        windows = [self.microbatches, *(Candidate.parse(text).accumulate or 1 for text in self.candidates)]
-        if max(windows) > self.batch:
-            raise ProtocolError("a window has no more microbatches than examples", batch=self.batch, microbatches=max(windows))
+        for text in self.candidates:
+            microbatches = Candidate.parse(text).accumulate or self.microbatches
+            if microbatches > self.batch:
+                raise ProtocolError(
+                    f"candidate {text!r}: a window has no more microbatches than examples",
+                    hint=f"write accumulate=N with an N of at most {self.batch}",
+                    batch=self.batch,
+                    microbatches=microbatches,
+                )
 
     @property
     def baseline(self) -> str:
@@ -139,12 +147,15 @@ class Protocol:
             raise RecordError(f"a protocol of schema {schema}", hint=f"this truestep reads schema {SCHEMA}", schema=schema)
         names = {field.name for field in fields(Protocol)}
         if odd := sorted(names ^ values.keys()):
-            raise RecordError(f"a protocol with fields missing or unknown: {', '.join(odd)}", fields=", ".join(odd))
+            hint = "it is of another version of truestep, or no protocol; give another --out"
+            raise RecordError(f"a protocol with fields missing or unknown: {', '.join(odd)}", hint=hint, fields=", ".join(odd))
         try:
             candidates = tuple(str(Candidate.parse(text)) for text in values["candidates"])
             return Protocol(**values | {"candidates": candidates, "seeds": tuple(values["seeds"])})
-        except (AttributeError, TypeError, ValueError, ProtocolError) as error:
-            raise RecordError(f"a protocol with a value that none has: {error}") from error
+        except (AttributeError, TypeError, ValueError, ProtocolError) as error:  # JSON can hold anything in any place
+            why = error.summary if isinstance(error, ProtocolError) else error
+            hint = "restore the file, or give another --out"
+            raise RecordError(f"a protocol with a value that none has: {why}", hint=hint) from error
 
 
 def first_difference(left: Protocol, right: Protocol) -> tuple[str, Any, Any] | None:
@@ -154,6 +165,12 @@ def first_difference(left: Protocol, right: Protocol) -> tuple[str, Any, Any] | 
 
 
 _FLOATS = ("target", "budget_seconds", "margin_examples", "margin_quality", "alpha")
+
+
+def _set(name: str) -> str:
+    """What to do about a number: an option sets it, or else the task."""
+    options = ("evaluate_every", "budget_attempts", "threads", "margin_examples", "margin_quality", "budget_seconds")
+    return f"set it with --{name.replace('_', '-')}" if name in options else f"mend the task's {name}"
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -188,4 +205,5 @@ def _demand_seeds(seeds: tuple[int, ...]) -> None:
     if not seeds:
         raise ProtocolError("no seeds", hint="ask for at least one; a claim takes 6 or more")
     if len(set(seeds)) != len(seeds) or min(seeds) < 0:
-        raise ProtocolError("seeds are different numbers, 0 or more", seeds=" ".join(map(str, seeds)))
+        hint = "name each seed once"
+        raise ProtocolError("seeds are different numbers, 0 or more", hint=hint, seeds=" ".join(map(str, seeds)))

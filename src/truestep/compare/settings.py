@@ -19,7 +19,7 @@ def settings_of(protocol: Protocol, candidate: str) -> Settings:
         candidate=candidate,
         policy=asked.policy,
         scale=None if asked.scale is None else scale_of(asked.scale),
-        allow_underflow=asked.scale == "none",  # written out, and raced to show what it costs
+        allow_underflow=asked.underflow is not None,
         clip=None if asked.clip is None else ClipNorm(asked.clip),
         clock=clock_of(asked.clock or protocol.clock),
         microbatches=asked.accumulate or protocol.microbatches,
