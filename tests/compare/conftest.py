@@ -81,6 +81,7 @@ def _record(protocol, candidate, seed, *, seconds=10.0, examples=6400, status="r
         else None,
         "evaluations": [{"examples": examples, "completed": completed, "quality": 0.96, "train_seconds": spent}],
         "test_quality": 0.9 if reached else None,
+        "data_digest": protocol.data_digest,
         "initial_digest": protocol.initial_weights.get(str(seed)),
         "weights_digest": "c" * 64,
         "ledger": f"ledgers/{candidate}-seed{seed}.jsonl",

@@ -1,5 +1,6 @@
 """`truestep compare`: one document or tables on stdout, talk on stderr, exit codes, and the command that goes on."""
 
+import itertools
 import json
 import os
 import shlex
@@ -12,12 +13,13 @@ import pytest
 import torch
 import tyro
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from truestep.cli import main
 from truestep.cli.compare import Command
 from truestep.compare import Protocol, summarize
 from truestep.errors import PolicyError
-from truestep.tasks import Digits
+from truestep.tasks import Digits, Splits
 
 SMALL = ["compare", "digits", "--candidates", "fp32", "bf16", "--seeds", "2", "--budget-attempts", "10", "--target", "0.05"]
 
@@ -100,6 +102,20 @@ def test_a_hint_of_a_failed_run_is_told_below_it(capsys, monkeypatch):
         place for place, line in enumerate(lines) if line.startswith("Not reached: bf16, seed 0, error: PolicyError: not this")
     )
     assert lines[place + 1] == "  hint: do that"
+
+
+def test_a_task_that_draws_its_data_anew_is_refused_before_any_record(capsys, monkeypatch):
+    splits, drawn = Digits.splits, itertools.count()
+
+    def anew(self):
+        whole = splits(self)
+        images, labels = whole.train.tensors
+        return Splits(train=TensorDataset(images + next(drawn), labels), validation=whole.validation, test=whole.test)
+
+    monkeypatch.setattr(Digits, "splits", anew)
+    assert main([*SMALL, "--out", "out"]) == 3
+    assert "fp32, seed 2: the run's data are not those that the protocol declares" in capsys.readouterr().err
+    assert not Path("out/records.jsonl").exists()
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,13 @@ def test_the_hash_is_that_of_the_weights_of_a_run(line):
     assert train(task, Settings(budget_attempts=1), seed=3).initial_digest == protocol.initial_weights["3"]
 
 
+def test_the_data_are_loaded_once(line):
+    asked = line(model="assert self.loads == 1")
+    file = Path(asked.removesuffix(":Line"))
+    file.write_text(file.read_text().replace("        x =", "        self.loads = getattr(self, 'loads', 0) + 1\n        x ="))
+    declare(Asked(task=asked, candidates=["fp32"], seeds=[0, 1]))
+
+
 def test_an_edit_of_the_loss_alone_makes_another_protocol(line):
     asked = Asked(task=line(), candidates=["fp32"], seeds=[0])
     first = declare(asked)[1]

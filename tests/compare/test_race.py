@@ -213,6 +213,21 @@ def test_a_run_from_other_weights_than_declared_is_refused(opened, runner):
     assert read_records(folder.path) == []
 
 
+@pytest.mark.parametrize("call", [2, 5])
+def test_a_run_on_other_data_than_declared_is_refused_warm_ups_included(opened, runner, call):
+    folder = opened()
+    train = runner(folder.protocol, folder)
+
+    def drawn(*arguments, **named):
+        record = train(*arguments, **named).as_dict()
+        return Ended(record | ({"data_digest": "e" * 64} if len(train.trace) == call else {}))
+
+    with pytest.raises(errors.RunError, match=r"bf16, seed [36]: the run's data are not those") as caught:
+        race(None, folder, train=drawn)
+    assert (caught.value.declared, caught.value.found) == ("d" * 64, "e" * 64)
+    assert len(read_records(folder.path)) == max(0, call - 4)
+
+
 def test_a_run_that_built_no_model_has_no_weights_to_differ(opened, runner):
     folder = opened()
     train = runner(folder.protocol, folder, {5: "error"})

@@ -157,6 +157,7 @@ def run(candidate: str, seed: int, declared: Protocol, out: Path, attempts: int 
         to_target=reached,
         evaluations=evaluations,
         test_quality=None if failed == "diverged" else 0.96 + 0.001 * seed,
+        data_digest=declared.data_digest,
         initial_digest="ab" * 32,
         weights_digest=f"{seed + 1:02x}" * 32,
         ledger=relative,

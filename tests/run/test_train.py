@@ -206,6 +206,23 @@ def test_the_clocks_add_up_to_the_total(line_with: Any) -> None:
     assert record.cpu_seconds > 0.0
 
 
+def test_the_data_of_a_run_are_loaded_once_and_their_digest_is_in_its_record(line_with: Any) -> None:
+    calls: list[float] = []
+    task = line_with()
+    whole = task.splits
+
+    def splits() -> Splits:
+        calls.append(float(len(calls)))
+        first = whole()
+        drawn = TensorDataset(first.train.tensors[0] + calls[-1], first.train.tensors[1])
+        return Splits(train=drawn, validation=first.validation, test=first.test)
+
+    records = [train(line_with(splits=splits), replace(CPU, budget_attempts=1), seed=0) for _ in range(2)]
+    assert calls == [0.0, 1.0]
+    assert records[0].data_digest == task.digest()
+    assert records[1].data_digest != task.digest()
+
+
 # How a run ends.
 
 

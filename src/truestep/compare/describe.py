@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from truestep.run import initial_digest
+from truestep.run.building import data_digest
 from truestep.run.isolation import own_random_state
 from truestep.tasks import Task
 from truestep.tasks.checking import demand_model, demand_optimizer, demand_scheduler, demand_splits
@@ -48,9 +49,8 @@ def described(task: Task, *, seeds: Sequence[int], ticks: int) -> Description:
         said = optimizer_words(optimizer)  # before a scheduler adds its own fields
         scheduler = task.scheduler(optimizer, ticks)
         demand_scheduler(task, scheduler)
-        data_digest = task.digest()
         return Description(
-            data_digest=data_digest,
+            data_digest=data_digest(task, splits),
             splits={name: len(split) for name, split in splits.as_dict().items()},
             model=model_words(model),
             initial_weights={str(seed): initial_digest(task, seed=seed) for seed in seeds},

@@ -42,8 +42,8 @@ def race(
     discarded. A run that fails has a record like any other. Ctrl-C passes through; finished runs stay on disk.
 
     Raises:
-        RunError: the baseline's warm-up ends in an error, so that there is nothing to compare with; or a run started from
-            other weights than the protocol declares.
+        RunError: the baseline's warm-up ends in an error, so that there is nothing to compare with; or a run, warm-ups
+            included, used other data or started from other weights than the protocol declares.
         FileError: a ledger or a record cannot be written; it says what is kept.
         UsageError: a candidate that cannot be run; only a run can tell.
     """
@@ -55,6 +55,7 @@ def race(
         progress(Event(slot=slot, total=len(slots), warmup=True))
         record = train(task, warmup_of(protocol, candidate), seed=slot.seed).as_dict()
         _demand_baseline(protocol, record)
+        _demand_data(protocol, record)
         progress(Event(slot=slot, total=len(slots), warmup=True, record=record))
     for slot in left:
         folder.append(_run(task, folder, slot, total=len(slots), train=train, progress=progress))
@@ -83,6 +84,7 @@ def _run(
         progress=lambda inside: progress(Event(slot=slot, total=total, warmup=False, inside=inside)),
         protocol_hash=protocol.hash,
     ).as_dict()
+    _demand_data(protocol, record)
     _demand_weights(protocol, record)
     return record | {"ledger": None if record["ledger"] is None else ledger.relative_to(folder.path).as_posix()}
 
@@ -93,6 +95,19 @@ def _demand_baseline(protocol: Protocol, record: Record) -> None:
             f"the baseline {protocol.baseline} cannot be run: {record['detail']}",
             hint=f"{record['hint'] or 'mend the task and ask again'}; no run has been recorded",
             candidate=protocol.baseline,
+        )
+
+
+def _demand_data(protocol: Protocol, record: Record) -> None:
+    """RunError where a run used data of its own: pairs would compare data sets."""
+    found = record["data_digest"]
+    if found is not None and found != protocol.data_digest:
+        raise RunError(
+            f"{record['candidate']}, seed {record['seed']}: the run's data are not those that the protocol declares",
+            hint="let the task's splits() give the same on every call; where items are drawn at random, give it a digest() of "
+            "what they are drawn from",
+            declared=protocol.data_digest,
+            found=found,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ class Setup:
     splits: Splits
     model: nn.Module
     update: Update[Any]
+    data_digest: str
     initial_digest: str
 
 
@@ -37,6 +39,7 @@ def build(task: Task, settings: Settings, *, seed: int, device: torch.device) ->
     """
     splits = task.splits()
     demand_splits(task, splits)
+    data = data_digest(task, splits)
     plan = plan_of(task, settings, examples=len(splits.train))
     model = _initial_model(task, seed=seed, device=device)
     initial_digest = weights_digest(model)
@@ -60,7 +63,14 @@ def build(task: Task, settings: Settings, *, seed: int, device: torch.device) ->
         tokens=task.tokens,
         max_consecutive_skips=settings.max_consecutive_skips,
     )
-    return Setup(plan=plan, splits=splits, model=model, update=update, initial_digest=initial_digest)
+    return Setup(plan=plan, splits=splits, model=model, update=update, data_digest=data, initial_digest=initial_digest)
+
+
+def data_digest(task: Task, splits: Splits) -> str:
+    """SHA-256 over the data of `splits` as the task's own digest() takes it, without loading them again."""
+    held = copy.copy(task)
+    vars(held)["splits"] = lambda: splits
+    return held.digest()
 
 
 def initial_digest(task: Task, *, seed: int) -> str:
@@ -90,7 +100,7 @@ def device_of(asked: str | None) -> torch.device:
         return torch.device("cuda" if has_cuda else "cpu")
     try:
         device = torch.device(asked)
-    except RuntimeError as error:
+    except RuntimeError as error:  # torch knows no such word
         raise UsageError(f"no device is called {asked!r}", hint='write "cpu", "cuda" or "cuda:N"', asked=asked) from error
     if device.type not in ("cpu", "cuda") or (device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()):
         there = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]

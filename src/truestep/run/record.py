@@ -67,6 +67,8 @@ class RunRecord:
     evaluations: tuple[Evaluation, ...]
     test_quality: float | None
     """The quality on the test split at the end of a run that reached its target or used its budget; None for any other."""
+    data_digest: str | None
+    """SHA-256 over the data that the run used; None where it was not built."""
     initial_digest: str | None
     """SHA-256 of the weights before the first attempt; None where no model was built."""
     weights_digest: str | None

@@ -155,6 +155,7 @@ class Run:
             to_target=self.to_target,
             evaluations=tuple(self.evaluations),
             test_quality=self.test_quality,
+            data_digest=None if self.setup is None else self.setup.data_digest,
             initial_digest=None if self.setup is None else self.setup.initial_digest,
             weights_digest=None if self.setup is None else weights_digest(self.setup.model),
             ledger=self.ledger,
