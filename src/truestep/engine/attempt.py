@@ -68,14 +68,15 @@ class Attempt:
         """
         self._demand_open()
         plan = self._work.plan
-        with self._work.adding():
-            if microbatch is not None:
-                examples = plan.examples_of(microbatch) if examples is None else examples
-                tokens = plan.tokens_of(microbatch) if tokens is None else tokens
-                if weight is None and share is None and plan.loss_is != "share":
-                    weight = plan.weight_of(microbatch)
-            self._work.count(examples, tokens)
-            self._work.add(loss, self._share(loss, weight, share), microbatch)
+        self._work.whole = False  # until all of it has been added: an exception that the block swallows leaves it so
+        if microbatch is not None:
+            examples = plan.examples_of(microbatch) if examples is None else examples
+            tokens = plan.tokens_of(microbatch) if tokens is None else tokens
+            if weight is None and share is None and plan.loss_is != "share":
+                weight = plan.weight_of(microbatch)
+        self._work.count(examples, tokens)
+        self._work.add(loss, self._share(loss, weight, share), microbatch)
+        self._work.whole = True
 
     def grad(self, loss: Tensor, inputs: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
         """The gradients of `loss` by `inputs`, in original units and with a graph, for a penalty on them.

@@ -85,15 +85,12 @@ class Plan(Generic[M]):
     def measure(self, window: list[M]) -> list[Measure]:
         """What each microbatch of `window` weighs and counts, before any forward sees it."""
         demand_window(window)
-        weighs = self.loss_is != "share"
-        return [
-            Measure(
-                weight=self.weight_of(microbatch) if weighs else None,
-                examples=self.examples_of(microbatch),
-                tokens=self.tokens_of(microbatch),
-            )
-            for microbatch in window
-        ]
+        return [self._measured(microbatch) for microbatch in window]
+
+    def _measured(self, microbatch: M) -> Measure:
+        examples = self.examples_of(microbatch)
+        weight = None if self.loss_is == "share" else examples if self.weight is None else weight_of(self.weight(microbatch))
+        return Measure(weight, examples, self.tokens_of(microbatch))
 
     def loss_under(self, policy: Policy, microbatch: M) -> Tensor:
         """The loss of `microbatch`, computed under the autocast of `policy`."""

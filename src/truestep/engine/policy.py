@@ -56,17 +56,17 @@ class Policy:
         Whatever the process had set comes back afterwards.
         """
         wanted = "tf32" if self.matmul == "high" else "ieee"
-        changed = [(part, part.fp32_precision) for part in _parts(device) if _effective(part) != wanted]
-        for part, _ in changed:
-            part.fp32_precision = wanted
+        process = str(torch.backends.fp32_precision)  # type: ignore[attr-defined]  # torch's stubs lack it
+        libraries = [(library, str(library.fp32_precision)) for library in _libraries(device)]
+        changed = [(library, own) for library, own in libraries if _effective(own, process) != wanted]
+        for library, _ in changed:
+            library.fp32_precision = wanted
         try:
-            with torch.autocast(device.type, enabled=False), torch.enable_grad():
-                torch.clear_autocast_cache()
+            with _undisturbed(device):
                 yield
         finally:
-            torch.clear_autocast_cache()
-            for part, before in changed:
-                part.fp32_precision = before
+            for library, own in changed:
+                library.fp32_precision = own
 
     def emulated(self, device: torch.device) -> bool:
         """Whether the device lacks this arithmetic and computes it by conversion: its seconds then say nothing."""
@@ -135,17 +135,29 @@ def _cpu_has(*names: str) -> bool:
     return any(bool(capabilities.get(name)) for name in names)
 
 
-def _parts(device: torch.device) -> list[Any]:
-    """The libraries that compute in float32 on `device`, as torch names their switches."""
+def _libraries(device: torch.device) -> list[Any]:
+    """What computes in float32 on `device`, as torch names the switches."""
     backends: Any = torch.backends
     if device.type == "cuda":
         return [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]
     return [backends.mkldnn.matmul, backends.mkldnn.conv, backends.mkldnn.rnn]
 
 
-def _effective(part: Any) -> str:
-    """The float32 arithmetic of a library; one that has none of its own follows the whole process, and that float32."""
-    whole: Any = torch.backends
-    own = str(part.fp32_precision)
-    process = str(whole.fp32_precision)
-    return "ieee" if (own, process) in (("none", "none"), ("none", "ieee")) else own if own != "none" else process
+def _effective(own: str, process: str) -> str:
+    """The float32 arithmetic of a library: its own setting, else the process's, else float32 itself."""
+    chosen = process if own == "none" else own
+    return "ieee" if chosen == "none" else chosen
+
+
+@contextmanager
+def _undisturbed(device: torch.device) -> Iterator[None]:
+    """Inside, neither an autocast nor a no_grad of the surroundings is in force; costs nothing where there is none."""
+    if torch.is_grad_enabled() and not torch.is_autocast_enabled(device.type):
+        yield
+        return
+    with torch.autocast(device.type, enabled=False), torch.enable_grad():
+        torch.clear_autocast_cache()
+        try:
+            yield
+        finally:
+            torch.clear_autocast_cache()

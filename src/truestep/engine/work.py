@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +51,7 @@ class Work:
         self._moved: bool | None = None
         self.open, self.decided = True, False
         self.outcome: Outcome | None = None
-        self._whole = True
+        self.whole = True
         self._all_params = parameters_of(plan.optimizer)
         self._params = [p for p in self._all_params if p.requires_grad]
         if not self._params or any(p.dtype is not torch.float32 for p in self._params):
@@ -83,13 +81,6 @@ class Work:
         self._seal.renew()
         self._losses.append((index, share, value))
 
-    @contextmanager
-    def adding(self) -> Iterator[None]:
-        """One microbatch is added, all of it: an exception in between leaves the attempt torn, even if the block swallows it."""
-        self._whole = False
-        yield
-        self._whole = True
-
     def count(self, examples: int | None, tokens: int | None) -> None:
         """Add to what this window holds; None adds nothing and, alone, leaves a count untold."""
         if examples is not None:
@@ -104,7 +95,7 @@ class Work:
         """
         self._buffers.learn()
         self._demand_counts(clock)
-        if not self._whole:
+        if not self.whole:
             raise StateError(
                 "a backward of this attempt failed, and the block went on without it",
                 hint="let the exception leave the block: the attempt is then undone",
