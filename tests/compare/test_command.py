@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -66,13 +67,27 @@ def test_tables_have_the_baseline_first_and_the_limits_below(capsys):
     assert lines[0].startswith("digits: accuracy of at least 0.05, 2 seeds, ")
     assert [line.split()[0] for line in lines[1:4]] == ["candidate", "fp32", "bf16"]
     assert "bf16: no claim: 2 seeds, 6 needed" in lines
-    assert any(line.startswith("No claim: 2 seeds allow") for line in lines)
+    assert any(line.startswith("No claim: 2 seeds can give no p below") for line in lines)
     assert any(line.startswith("Resolution: ") for line in lines)
 
 
 def test_failures_are_told_by_seed(capsys):
     main([*SMALL[:-1], "0.99", "--candidates", "fp32"])
-    assert "Not reached: fp32, seed 1, budget" in capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in lines if line.startswith("Not reached: fp32, seed 1, budget; best accuracy on validation 0."))
+    evaluations = json.loads(Path("truestep-digits/records.jsonl").read_text().splitlines()[1])["evaluations"]
+    assert float(line.rpartition(" ")[2]) == pytest.approx(max(each["quality"] for each in evaluations), rel=5e-4)  # 4 digits
+
+
+def test_one_of_a_thing_is_told_as_one_and_the_columns_are_explained(capsys):
+    arguments = ["compare", "digits", "--candidates", "fp32", "bf16", "--seeds", "1", "--budget-attempts", "1"]
+    main([*arguments, "--evaluate-every", "64", "--target", "0.99"])
+    out, err = capsys.readouterr()
+    assert not re.search(r"\b1 (seeds|runs|updates|threads|completed updates)\b", out + err)
+    assert "digits: accuracy of at least 0.99, 1 seed, " in out
+    assert "every 64 examples (1 update)" in out
+    assert "budget after 1 completed update, 0 skipped" in err
+    assert all(word in out for word in ("Restricted mean: ", "ERT: ", "Rate: ", "validation split; the quality on test"))
 
 
 def test_a_finished_comparison_is_refused_without_resume_and_shown_again_with_it(capsys):

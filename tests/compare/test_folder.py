@@ -203,7 +203,7 @@ def test_a_disk_that_fills_up_keeps_the_finished_runs_says_so_and_can_be_gone_on
     said = json.loads(ended.stdout)
     assert (said["kept"], said["records"]) == (2, 2)
     assert "File too large" in said["error"]
-    assert "2 finished runs are kept" in said["error"]
+    assert "2 finished runs kept" in said["error"]
     assert "--resume" in said["error"]
     assert not (tmp_path / "out" / "records.jsonl").read_bytes().endswith(b"\n"), "the third is torn"
     folder = Folder.opened(tmp_path / "out", protocol, resume=True)

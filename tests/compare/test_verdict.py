@@ -28,7 +28,7 @@ def test_golden_times_give_the_golden_estimates(declare, raced):
     assert (estimate.ert, estimate.median, estimate.tau) == (17.0, 12.0, 20.0)
     assert one.reach == stats.clopper_pearson(4, 5)
     assert one.statuses == {"reached": 4, "diverged": 1}
-    assert one.failures == ({"seed": 3, "status": "diverged", "detail": "diverged at attempt 100", "hint": None},)
+    assert one.failures == ({"seed": 3, "status": "diverged", "detail": "diverged at attempt 100", "hint": None, "best": 0.96},)
 
 
 @pytest.mark.parametrize("status", ["budget", "diverged", "out of memory", "error", "stalled"])
@@ -71,7 +71,7 @@ def test_faster_on_all_of_six_seeds_is_faster_with_its_ratio_interval_and_p(decl
     ratio = found.ratios["seconds"]
     assert ratio.speedup == pytest.approx(2, rel=1e-14)
     assert (ratio.p, ratio.p_adjusted, ratio.bound) == (2 / 64, 2 / 64, None)
-    assert found.text.startswith("faster: 2x (2 to 2), p = 0.0312;")
+    assert found.text.startswith("faster: 2.00x (2.00 to 2.00), p = 0.0312;")
 
 
 def test_slower_on_all_of_six_seeds_is_slower(declare, raced):
@@ -91,7 +91,7 @@ def test_five_seeds_claim_nothing_however_large_the_effect(declare, raced):
     assert found.time is TimeVerdict.NO_CLAIM
     assert found.text == "no claim: 5 seeds, 6 needed"
     assert found.ratios["seconds"].speedup == pytest.approx(4), "the effect is given all the same"
-    assert any(note.kind == "too few seeds" and "p of 0.0625" in note.text for note in summary.notes)
+    assert any(note.kind == "too few seeds" and "no p below 0.0625" in note.text for note in summary.notes)
 
 
 def test_two_candidates_take_seven_seeds(declare, raced):
@@ -119,7 +119,8 @@ def test_a_candidate_that_never_reaches_is_slower_by_a_bound(declare, raced):
     assert found.text.startswith("never reached the target; slower: at most ")
     assert found.examples.decision == "inferior"
     assert (found.quality.decision, found.quality.why) == ("undecided", "no pair of runs has a final quality")
-    assert "fp16 never reached the target (accuracy 0.95) in 6 runs." in [note.text for note in summary.notes]
+    words = "fp16 never reached the target (accuracy 0.95) in 6 runs; the best on validation was 0.9600."
+    assert words in [note.text for note in summary.notes]
 
 
 def test_a_failure_among_fast_runs_leaves_time_undecided(declare, raced):
@@ -135,7 +136,7 @@ def test_a_baseline_that_fails_makes_faster_a_bound_from_below(declare, raced):
     protocol = declare()
     found = row(summarize(protocol, raced(protocol, fp32=[INF] * 6, fp16=[10.0] * 6)), "fp16").against
     assert found.time is TimeVerdict.FASTER
-    assert found.text.startswith("faster: at least 2x")
+    assert found.text.startswith("faster: at least 2.00x")
 
 
 def test_failures_make_examples_undecided_rather_than_non_inferior(declare, ran):
@@ -149,11 +150,25 @@ def test_failures_make_examples_undecided_rather_than_non_inferior(declare, ran)
     assert "never reached" in found.examples.why
 
 
-def test_no_run_of_anyone_reached_says_so_once(declare, raced):
+@pytest.mark.parametrize(
+    ("statuses", "advice"),
+    [
+        (("budget", "budget"), "choose one that the baseline reaches, or a larger budget."),
+        (("diverged", "budget"), "choose one that the baseline reaches, or a larger budget."),
+        (
+            ("diverged", "stalled"),
+            "no run came to the end of its budget (6 diverged, 6 stalled), so mend what ended them, which is told run by run.",
+        ),
+    ],
+)
+def test_no_run_of_anyone_reached_says_so_once_and_advises_a_larger_budget_only_where_one_was_used_up(
+    declare, raced, statuses, advice
+):
     protocol = declare()
-    summary = summarize(protocol, raced(protocol, fp32=[INF] * 6, fp16=[INF] * 6))
+    how = {name: {"status": status} for name, status in zip(protocol.candidates, statuses, strict=True)}
+    summary = summarize(protocol, raced(protocol, how, fp32=[INF] * 6, fp16=[INF] * 6))
     texts = [note.text for note in summary.notes if note.kind == "never reached"]
-    assert texts == ["No run reached the target (accuracy 0.95): choose one that the baseline reaches, or a larger budget."]
+    assert texts == [f"No run reached the target (accuracy 0.95); the best on validation was 0.9600: {advice}"]
     found = row(summary, "fp16").against
     assert found.time is TimeVerdict.SAME
     assert found.ratios["seconds"].interval is None
@@ -226,6 +241,31 @@ def test_a_final_quality_that_is_not_finite_is_none(declare, ran, value):
     protocol = declare(candidates=("fp32",), seeds=(3,))
     one = summarize(protocol, [ran(protocol, "fp32", 3, test_quality=value)]).rows[0].standing
     assert one.quality_runs == 0
+
+
+@pytest.mark.parametrize(("direction", "best"), [("higher", 0.75), ("lower", 0.25)])
+def test_the_best_on_validation_is_that_of_the_direction_and_of_finite_evaluations(declare, ran, direction, best):
+    protocol = declare(direction=direction, candidates=("fp32",), seeds=(3,))
+    missed = ran(protocol, "fp32", 3, status="budget")
+    missed["evaluations"] = [missed["evaluations"][0] | {"quality": quality} for quality in (0.5, 0.75, "nan", 0.25)]
+    assert summarize(protocol, [missed]).rows[0].standing.failures[0]["best"] == best
+    missed["evaluations"] = []
+    assert summarize(protocol, [missed]).rows[0].standing.failures[0]["best"] is None
+
+
+def test_the_ratio_of_each_seed_is_kept_with_its_bound_and_they_average_to_the_speedup(declare, raced):
+    protocol = declare(seeds=(7, 3, 5, 11))
+    records = raced(protocol, fp32=[10.0, INF, 8.0, INF], fp16=[5.0, 10.0, INF, INF])
+    ratio = row(summarize(protocol, records), "fp16").against.ratios["seconds"]
+    assert [(one.seed, one.bound) for one in ratio.seeds] == [
+        (3, stats.Bound.AT_LEAST),
+        (5, stats.Bound.AT_MOST),
+        (7, None),
+        (11, stats.Bound.UNDIRECTED),
+    ]
+    # logarithm and exponential round once each
+    assert [one.speedup for one in ratio.seeds] == pytest.approx([2, 0.4, 2, 1], rel=1e-14)
+    assert math.prod(one.speedup for one in ratio.seeds) ** (1 / 4) == pytest.approx(ratio.speedup, rel=1e-14)
 
 
 def test_one_seed_gives_ratios_without_intervals(declare, raced):

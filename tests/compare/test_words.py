@@ -46,8 +46,8 @@ def test_a_candidate_that_reached(table):
     }
     assert on_the_way["skipped"] == "30 (7.41%)"
     assert on_the_way["examples/s applied"] == "640"
-    assert on_the_way["final quality, 95 %"] == "0.9 (0.9 to 0.9)"
-    assert against[1:3] == ["2x (2 to 2)", "0.0312"]
+    assert on_the_way["quality on test, 95 %"] == "0.9 (0.9 to 0.9)"
+    assert against[1:3] == ["2.00x (2.00 to 2.00)", "0.0312"]
 
 
 def test_failures_are_named_and_what_was_not_reached_says_so(table):
@@ -55,14 +55,25 @@ def test_failures_are_named_and_what_was_not_reached_says_so(table):
     assert to_target["reached"] == "0/6, 6 diverged"
     assert to_target["restricted mean, 95 %"] == "20 s (all at the budget)"
     assert (to_target["ERT"], to_target["median"], to_target["updates"]) == ("not reached",) * 3
-    assert on_the_way["final quality, 95 %"] == "not measured"
+    assert on_the_way["quality on test, 95 %"] == "not measured"
     assert against[1].startswith("at most 0.6")
+
+
+def test_where_neither_side_reached_no_ratio_is_shown(table):
+    _, _, against = table(fp32=[None] * 6, fp16=[None] * 6)["fp16"]
+    assert (against[1], against[3], against[4]) == ("neither reached",) * 3
+
+
+def test_a_ratio_of_runs_cut_on_both_sides_says_so_behind_its_number(table):
+    _, _, against = table(fp32=[10.0, None, *BASE[:4]], fp16=[9.0, 8.0, None, *BASE[:3]])["fp16"]
+    assert against[1].split(" of times cut at the budget ")[0].endswith("x")
+    assert against[3].endswith("x of times cut at the budget")
 
 
 def test_one_run_has_no_interval(table, declare):
     to_target, on_the_way, _ = table(protocol=declare(seeds=(3,)), fp32=[10.0], fp16=[9.0])["fp32"]
     assert to_target["restricted mean, 95 %"] == "10 s (one run)"
-    assert on_the_way["final quality, 95 %"] == "0.9"
+    assert on_the_way["quality on test, 95 %"] == "0.9"
 
 
 def test_a_candidate_that_has_not_run(table):

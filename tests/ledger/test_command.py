@@ -46,7 +46,7 @@ def test_waste_and_missing_lines_are_told(write: Write, make_attempts: Attempts,
     assert "tokens      not counted" in lines
     assert "throughput  not measured; 0.00% of attempts skipped" in lines
     assert "waste       2 attempts rolled back, 16 examples, 1 s" in lines
-    assert "missing     1 attempts have no line in this file" in lines
+    assert "missing     1 attempt without a line in this file" in lines
 
 
 def test_a_ledger_without_an_attempt_says_so(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -389,3 +390,46 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(
         write(small)
     assert (small / "report.html").read_bytes() == before
     assert not list(small.glob(".report*"))
+
+
+def test_a_run_without_the_target_has_its_best_on_validation_beside_its_final_quality_on_test(out: Path, page: Page) -> None:
+    for run, record in zip(page.all("li", **{"class": "run"}), made.records_of(out), strict=True):
+        best = max(each["quality"] for each in record["evaluations"])
+        assert (f"Best accuracy, validation split: {best:.4f}." in run.text) == (record["to_target"] is None)
+        assert "Final accuracy, test split: " in run.text
+    assert "final accuracy, test split" in [head.text for head in page.all("th", role="columnheader")]
+
+
+def test_pairs_are_drawn_as_the_summary_has_them(out: Path) -> None:
+    comparison = read(out)
+    (pairs,) = (figure for figure in figures(comparison) if figure.name == "paired-by-examples")
+    assert pairs.table is not None
+    for place, one in enumerate(comparison.summary["candidates"][1:], start=1):
+        ratio = one["against"]["ratios"]["examples"]
+        values = [row[place].value for row in pairs.table.rows]
+        assert values == [*(seed["speedup"] for seed in ratio["seeds"]), ratio["speedup"]]
+
+
+def test_a_seed_on_which_neither_reached_is_counted_and_not_drawn(small: Path) -> None:
+    records = made.records_of(small)
+    for record in records:
+        if record["seed"] == 0:
+            record |= {"status": "budget", "to_target": None}
+    made.write_records(small, records)
+    figure = parsed(write(small)).one("figure", id="paired-by-seconds")
+    assert "Not drawn: 1 pair of which neither run reached the target." in figure.text
+    assert "neither reached" in figure.text
+
+
+def test_a_candidates_name_is_text_in_every_figure_title(small: Path) -> None:
+    comparison = read(small)
+    protocol, summary = dict(comparison.protocol), json.loads(json.dumps(comparison.summary))
+    protocol["candidates"] = ["<b>fp32</b>", "fp16"]
+    summary["candidates"][0]["candidate"] = "<b>fp32</b>"
+    records = tuple(
+        {**record, "candidate": {"fp32": "<b>fp32</b>"}.get(record["candidate"], "fp16")} for record in comparison.records
+    )
+    hostile = dataclasses.replace(comparison, protocol=protocol, summary=summary, records=records, attempts=())
+    drawn = [panel.plot["layout"]["xaxis"]["title"]["text"] for figure in figures(hostile) for panel in figure.panels]
+    assert any("&lt;b&gt;fp32" in title for title in drawn)
+    assert not any("<b>" in title for title in drawn)

@@ -65,13 +65,19 @@ def test_no_run_reached_anywhere_has_a_ratio_of_one_without_interval():
     assert (result.speedup, result.interval, result.bound) == (1, None, Bound.UNDIRECTED)
 
 
+def test_each_pair_has_its_own_bound():
+    result = paired_log_ratio([math.inf, 6, 7, math.inf], [10, 12, math.inf, math.inf], tau=20)
+    assert result.bounds == (Bound.AT_MOST, None, Bound.AT_LEAST, Bound.UNDIRECTED)
+
+
 def test_one_pair_has_no_interval():
     assert paired_log_ratio([5], [10], tau=20).interval is None
 
 
 def test_unequal_lengths_no_pairs_and_zero_times_are_refused():
-    with pytest.raises(errors.UsageError, match="pairs"):
+    with pytest.raises(errors.UsageError, match="pairs") as caught:
         paired_log_ratio([1, 2], [1], tau=20)
+    assert caught.value.hint
     with pytest.raises(errors.UsageError, match="no runs"):
         paired_log_ratio([], [], tau=20)
     with pytest.raises(errors.UsageError, match="time of 0"):

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from truestep.cli._output import print_json, print_table
 from truestep.errors import FileError
+from truestep.pages.words import counted, significant
 
 if TYPE_CHECKING:
     from truestep.compare import Protocol, Summary
@@ -177,11 +178,15 @@ def _print(folder: Folder, summary: Summary, report: Path) -> None:
             assert row.against is not None
             print(f"{row.standing.candidate}: {row.against.text}")
     print()
+    for footer in table.FOOTERS:
+        print(footer)
     for note in summary.notes:
         print(note.text)
     for row in summary.rows:
         for failure in row.standing.failures:
             why = "" if failure["detail"] is None else f": {failure['detail']}"
+            if failure["best"] is not None:
+                why += f"; best {folder.protocol.quality} on validation {significant(failure['best'], 4)}"
             print(f"Not reached: {row.standing.candidate}, seed {failure['seed']}, {failure['status']}{why}")
             if failure["hint"] is not None:
                 print(f"  hint: {failure['hint']}")
@@ -193,7 +198,8 @@ def _print(folder: Folder, summary: Summary, report: Path) -> None:
 
 def _title(protocol: Protocol) -> str:
     least = "at least" if protocol.direction == "higher" else "at most"
-    return f"{protocol.task}: {protocol.quality} of {least} {protocol.target:g}, {len(protocol.seeds)} seeds, {protocol.device}"
+    seeds = counted(len(protocol.seeds), "seed")
+    return f"{protocol.task}: {protocol.quality} of {least} {protocol.target:g}, {seeds}, {protocol.device}"
 
 
 @contextmanager
@@ -262,5 +268,5 @@ def _ended(event: Event) -> str:
     skipped = sum(counts["skipped_by_reason"].values())
     return (
         f"{event.slot.position:3d}/{event.total}  {_name(event)}: {record['status']} after "
-        f"{counts['completed']} completed updates, {skipped} skipped, {seconds:.3g} s"
+        f"{counted(counts['completed'], 'completed update')}, {skipped} skipped, {seconds:.3g} s"
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from truestep.cli._output import print_json
+from truestep.pages.words import counted
 
 if TYPE_CHECKING:
     from truestep.ledger import Summary
@@ -53,11 +54,12 @@ def text(summary: Summary) -> list[str]:
     ]
     if summary.wasted_attempts:
         lines.append(
-            f"waste       {summary.wasted_attempts} attempts rolled back, {summary.wasted_examples} examples, "
+            f"waste       {counted(summary.wasted_attempts, 'attempt')} rolled back, "
+            f"{counted(summary.wasted_examples, 'example')}, "
             f"{summary.wasted_seconds:.3g} s"
         )
     if summary.missing_attempts:
-        lines.append(f"missing     {summary.missing_attempts} attempts have no line in this file")
+        lines.append(f"missing     {counted(summary.missing_attempts, 'attempt')} without a line in this file")
     return lines
 
 

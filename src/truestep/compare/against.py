@@ -26,6 +26,17 @@ class TimeVerdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SeedRatio:
+    """The ratio on one seed."""
+
+    seed: int
+    speedup: float
+    """exp(-d), d the logarithm of the candidate's time over the baseline's, both cut at the budget."""
+    bound: Bound | None
+    """None where both runs reached the target."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ratio:
     """How many times less of a clock the candidate needs than the baseline; above 1 is less."""
 
@@ -33,6 +44,8 @@ class Ratio:
     interval: Interval | None
     bound: Bound | None
     """None where every run reached the target; otherwise the ratio is a bound, of this kind."""
+    seeds: tuple[SeedRatio, ...]
+    """Of each pair, in the order of the seeds."""
     p: float
     """Two-sided, by flipping signs."""
     p_adjusted: float | None
@@ -106,11 +119,18 @@ def ratios(paired: Sequence[tuple[Record, Record]], tau: Mapping[str, float]) ->
             speedup=one.speedup,
             interval=one.interval,
             bound=one.bound,
+            seeds=_by_seed(paired, one),
             p=sign_flip(one.log_ratios),
             p_adjusted=None,
         )
         for clock, one in found.items()
     }
+
+
+def _by_seed(paired: Sequence[tuple[Record, Record]], one: PairedRatio) -> tuple[SeedRatio, ...]:
+    by_pair = zip(paired, one.log_ratios, one.bounds, strict=True)
+    found = (SeedRatio(seed=ours["seed"], speedup=math.exp(-d), bound=bound) for (ours, _), d, bound in by_pair)
+    return tuple(sorted(found, key=lambda ratio: ratio.seed))
 
 
 def examples_margin(paired: Sequence[tuple[Record, Record]], *, protocol: Protocol, tau: float) -> Margin:

@@ -15,6 +15,7 @@ from truestep.compare.order import Slot
 from truestep.compare.protocol import Protocol, first_difference
 from truestep.compare.verdict import Summary, demand_records
 from truestep.errors import RecordError
+from truestep.pages.words import counted
 from truestep.run import RunRecord
 
 PROTOCOL, RECORDS, SUMMARY, LEDGERS = "protocol.json", "records.jsonl", "summary.json", "ledgers"
@@ -111,7 +112,7 @@ class Folder:
             yield
         except OSError as error:
             kept = len(self.records)
-            hint = f"{kept} finished runs are kept; once this is mended, the same command with --resume goes on"
+            hint = f"{counted(kept, 'finished run')} kept; once this is mended, the same command with --resume goes on"
             reason = error.strerror or str(error)
             raise RecordError(f"{doing}: {reason}", hint=hint, path=str(self.path), kept=kept) from error
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from truestep.compare.against import Limits
 from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Standing
+from truestep.pages.words import counted, ratio_words, significant
 
 CONTENDED = 0.8
 """The share of process CPU time in wall time x threads below which a machine counts as contended."""
@@ -45,18 +47,35 @@ def _never_reached(protocol: Protocol, standings: Sequence[Standing]) -> Iterato
     target = f"the target ({protocol.quality} {protocol.target:g})"
     missed = [one for one in standings if one.runs and not one.reached]
     if missed and not any(one.reached for one in standings):
-        yield f"No run reached {target}: choose one that the baseline reaches, or a larger budget."
+        yield f"No run reached {target}{_best(protocol, missed)}: {_advice(missed)}."
         return
     for one in missed:
-        yield f"{one.candidate} never reached {target} in {one.runs} {'run' if one.runs == 1 else 'runs'}."
+        yield f"{one.candidate} never reached {target} in {counted(one.runs, 'run')}{_best(protocol, [one])}."
+
+
+def _best(protocol: Protocol, missed: Sequence[Standing]) -> str:
+    """The best validation quality of runs without the target, as a part of a sentence; nothing where none was evaluated."""
+    found = [failure["best"] for one in missed for failure in one.failures if failure["best"] is not None]
+    best = max if protocol.direction == "higher" else min
+    return f"; the best on validation was {significant(best(found), 4)}" if found else ""
+
+
+def _advice(missed: Sequence[Standing]) -> str:
+    """What to do where nobody reached the target: a larger budget helps only runs that used up theirs."""
+    statuses = sum((Counter(one.statuses) for one in missed), Counter[str]())
+    if "budget" in statuses:
+        return "choose one that the baseline reaches, or a larger budget"
+    ended = ", ".join(f"{count} {status}" for status, count in statuses.items())
+    return f"no run came to the end of its budget ({ended}), so mend what ended them, which is told run by run"
 
 
 def _too_few_seeds(protocol: Protocol, standings: Sequence[Standing], limits: Limits) -> Iterator[str]:
     rivals = sum(not (one.baseline or one.again) for one in standings)
     if rivals and len(protocol.seeds) < limits.seeds_needed:
+        seeds, least = counted(len(protocol.seeds), "seed"), min(1.0, 2 / 2 ** len(protocol.seeds))
         yield (
-            f"No claim: {len(protocol.seeds)} seeds allow a smallest p of {min(1.0, 2 / 2 ** len(protocol.seeds)):.3g}, "
-            f"and {rivals} against the baseline at alpha = {protocol.alpha:g} take {limits.seeds_needed} seeds."
+            f"No claim: {seeds} can give no p below {significant(least)}, and {rivals} against the baseline at "
+            f"alpha = {protocol.alpha:g} take {limits.seeds_needed} seeds."
         )
 
 
@@ -74,7 +93,7 @@ def _contended(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[st
     shares = {one.candidate: one.cpu_share for one in standings if one.cpu_share is not None}
     least = min(shares, key=shares.__getitem__, default=None)
     if least is not None and shares[least] < CONTENDED:
-        threads = "1 thread" if protocol.threads == 1 else f"{protocol.threads} threads"
+        threads = counted(protocol.threads, "thread")
         cause = "the machine was contended" + ("" if protocol.threads == 1 else ", or the task cannot keep them busy")
         yield (
             f"Contended: in a run of {least} the process had {shares[least]:.0%} of the time of {threads} "
@@ -84,19 +103,21 @@ def _contended(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[st
 
 def _noise_floor(protocol: Protocol, standings: Sequence[Standing], limits: Limits) -> Iterator[str]:
     if limits.noise_floor is not None:
-        yield f"Noise floor: {protocol.baseline} lay up to {limits.noise_floor:.3g}x from itself; below it nothing is claimed."
+        floor = ratio_words(limits.noise_floor, times="x")
+        yield f"Noise floor: {protocol.baseline} lay up to {floor} from itself; below it nothing is claimed."
     elif len(standings) > 1:
         yield f"Noise floor not measured: the candidate '{protocol.baseline} again' measures it."
 
 
 def _resolution(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[str]:
-    updates = protocol.evaluate_every / protocol.batch
+    every = protocol.evaluate_every / protocol.batch
+    updates = "1 update" if every == 1 else f"{every:.3g} updates"
     estimate = standings[0].estimates["examples"]
     share = ""
     if estimate is not None and estimate.median:
         share = f", {protocol.evaluate_every / estimate.median:.1%} of what {protocol.baseline} takes"
     yield (
-        f"Resolution: the target is looked for every {protocol.evaluate_every} examples ({updates:.3g} updates){share}; "
+        f"Resolution: the target is looked for every {counted(protocol.evaluate_every, 'example')} ({updates}){share}; "
         "smaller differences cannot be seen."
     )
 

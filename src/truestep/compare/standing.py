@@ -63,7 +63,7 @@ class Standing:
     statuses: Mapping[str, int]
     """Status -> runs that ended with it."""
     failures: tuple[Mapping[str, Any], ...]
-    """Seed, status, detail and hint of each run that did not reach the target."""
+    """Seed, status, detail, hint and best validation quality of each run that did not reach the target."""
     estimates: Mapping[str, Estimate | None]
     """Clock -> estimate; None without a run, and for seconds where no time passed."""
     attempts: int
@@ -104,6 +104,7 @@ def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, t
         statuses=dict(Counter(record["status"] for record in records)),
         failures=tuple(
             {key: record[key] for key in ("seed", "status", "detail", "hint")}
+            | {"best": best_quality(record, protocol.direction)}
             for record in records
             if record["to_target"] is None
         ),
@@ -136,6 +137,16 @@ def final_quality(record: Record) -> float | None:
     """The run's quality on the test split; None where the run has none or it is not finite."""
     value = decoded(record["test_quality"])
     return value if value is not None and math.isfinite(value) else None
+
+
+def best_quality(record: Record, direction: str) -> float | None:
+    """The best quality on the validation split at any of the run's evaluations; None where none is finite.
+
+    >>> best_quality({"evaluations": [{"quality": 0.5}, {"quality": "nan"}, {"quality": 0.25}]}, "lower")
+    0.25
+    """
+    found = [quality for each in record["evaluations"] if math.isfinite(quality := float(each["quality"]))]
+    return (max if direction == "higher" else min)(found, default=None)
 
 
 def cpu_share(record: Record, *, threads: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from truestep.compare.against import Ratio
 from truestep.compare.standing import Estimate, Standing
 from truestep.compare.verdict import Row
 from truestep.compare.words import outcome_text, p_text, ratio_text
@@ -10,7 +9,15 @@ from truestep.compare.words import outcome_text, p_text, ratio_text
 TO_TARGET = ("candidate", "reached", "rate, 95 %", "restricted mean, 95 %", "ERT", "median", "updates")
 """Times are seconds of training; ERT is the expected time with restarts; updates are the median of completed ones."""
 
-ON_THE_WAY = ("candidate", "attempts", "completed", "skipped", "examples/s applied", "final quality, 95 %")
+ON_THE_WAY = ("candidate", "attempts", "completed", "skipped", "examples/s applied", "quality on test, 95 %")
+
+FOOTERS = (
+    "Restricted mean: of min(T, budget), T the seconds of training to the target. ERT: expected seconds until one run reaches "
+    "it, each failed run followed by another. Rate: the share of all such runs that reach it.",
+    "The target is a quality on the validation split; the quality on test is that of the final weights. Times faster, fewer: the "
+    "baseline's divided by the candidate's, the geometric mean over the seeds.",
+)
+"""What the columns are, for whoever does not know."""
 
 AGAINST = ("candidate", "times faster, 95 %", "p", "fewer updates", "fewer examples, 95 %", "p")
 
@@ -52,7 +59,7 @@ def against_row(row: Row) -> list[str]:
         name(row.standing),
         ratio_text(ratios["seconds"]),
         "withheld" if row.standing.emulated else p_text(ratios["seconds"]),
-        _plain(ratios["completed"]),
+        ratio_text(ratios["completed"], spread=False),  # its interval is as a rule the examples' again
         ratio_text(ratios["examples"]),
         p_text(ratios["examples"]),
     ]
@@ -74,10 +81,3 @@ def _mean(estimate: Estimate | None, *, runs: int) -> str:
 
 def _time(seconds: float | None) -> str:
     return "not reached" if seconds is None else f"{seconds:.3g} s"
-
-
-def _plain(ratio: Ratio | None) -> str:
-    """The ratio without its interval: in updates it is as a rule the examples' again."""
-    if ratio is None:
-        return "not measured"
-    return f"{'' if ratio.bound is None else f'{ratio.bound.value} '}{ratio.speedup:.3g}x"

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from truestep.compare.against import Against, Limits, Margin, Ratio, TimeVerdict
 from truestep.compare.standing import Standing
+from truestep.pages.words import NOT_MEASURED, counted, ratio_words, significant
 
 
 def verdict_text(one: Standing, against: Against, limits: Limits) -> str:
     """What may be said of a candidate, in one line; below the seeds that a claim takes, that it may not."""
     if one.again:
         floor = limits.noise_floor
-        return "the baseline again: " + ("nothing measured" if floor is None else f"noise floor {floor:.3g}x")
+        return "the baseline again: " + ("nothing measured" if floor is None else f"noise floor {ratio_words(floor, times='x')}")
     if not against.pairs:
         return "no seed that both have run"
     if against.pairs < limits.seeds_needed:
-        seeds = "1 seed" if against.pairs == 1 else f"{against.pairs} seeds"
-        return f"no claim: {seeds}, {limits.seeds_needed} needed"
+        return f"no claim: {counted(against.pairs, 'seed')}, {limits.seeds_needed} needed"
     parts = [] if one.reached else ["never reached the target"]
     parts.append(_time(one, against))
     parts.append(f"examples to the target {_margin(against.examples, share=True)}")
-    parts.append(f"final quality {_margin(against.quality, share=False)}")
+    parts.append(f"final quality on the test split {_margin(against.quality, share=False)}")
     return "; ".join(parts)
 
 
@@ -36,20 +36,19 @@ def outcome_text(one: Standing) -> str:
     return ", ".join([f"{one.reached}/{one.runs}", *rest])
 
 
-def ratio_text(ratio: Ratio | None) -> str:
-    """A speedup with its interval, or as the bound it is."""
+def ratio_text(ratio: Ratio | None, *, spread: bool = True) -> str:
+    """A speedup, or the bound that it is, with its interval where `spread` is wanted."""
     if ratio is None:
-        return "not measured"
-    spread = "" if ratio.interval is None else f" ({ratio.interval.low:.3g} to {ratio.interval.high:.3g})"
-    bound = "" if ratio.bound is None else f"{ratio.bound.value} "
-    return f"{bound}{ratio.speedup:.3g}x{spread}"
+        return NOT_MEASURED
+    interval = None if ratio.interval is None else (ratio.interval.low, ratio.interval.high)
+    return ratio_words(ratio.speedup, bound=ratio.bound, interval=interval, spread=spread, times="x")
 
 
 def p_text(ratio: Ratio | None) -> str:
     """The p-value that the verdict uses; the plain one where no claim is made."""
     if ratio is None:
-        return "not measured"
-    return f"{ratio.p if ratio.p_adjusted is None else ratio.p_adjusted:.3g}"
+        return NOT_MEASURED
+    return significant(ratio.p if ratio.p_adjusted is None else ratio.p_adjusted)
 
 
 def _time(one: Standing, against: Against) -> str:

@@ -30,7 +30,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     for p in p_values:
         if not 0 <= p <= 1:
-            raise UsageError("a p-value lies between 0 and 1", p=p)
+            raise UsageError("a p-value lies between 0 and 1", hint="leave out the tests that were not made", p=p)
     adjusted = [1.0] * len(p_values)
     largest = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -107,7 +107,8 @@ def seeds_needed(candidates: int, *, alpha: float = 0.05) -> int:
     [6, 7, 7, 8]
     """
     if candidates < 1 or not 0 < alpha < 1:
-        raise UsageError("a claim needs a candidate and an alpha between 0 and 1", candidates=candidates, alpha=alpha)
+        summary = "a claim needs a candidate and an alpha between 0 and 1"
+        raise UsageError(summary, hint="0.05 is usual", candidates=candidates, alpha=alpha)
     seeds = 1
     while 2 / 2**seeds > alpha / candidates:
         seeds += 1

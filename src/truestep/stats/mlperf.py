@@ -43,14 +43,16 @@ def trimmed_reference(runs: Sequence[float], *, submission_runs: int = 5, alpha:
     (15.75, 0.43, 15.21)
     """
     if len(runs) < 3 or submission_runs < 3:
-        raise UsageError("a trimmed mean needs 3 runs", runs=len(runs), submission_runs=submission_runs)
+        hint = "the best and the worst are left out, and one at least has to stay on either side"
+        raise UsageError("a trimmed mean needs 3 runs", hint=hint, runs=len(runs), submission_runs=submission_runs)
     if not 0 < alpha < 1:
-        raise UsageError("alpha lies between 0 and 1", alpha=alpha)
+        raise UsageError("alpha lies between 0 and 1", hint="0.05 is usual", alpha=alpha)
     kept = finite_sample(sorted(runs), of="a trimmed mean")[1:-1]
     r, q = len(kept), submission_runs - 2
     mean, deviation = float(kept.mean()), float(kept.std())
     if r + q == 2:
-        raise UsageError("no degree of freedom is left", runs=len(runs), submission_runs=submission_runs)
+        hint = "give 4 runs on one side"
+        raise UsageError("no degree of freedom is left", hint=hint, runs=len(runs), submission_runs=submission_runs)
     quantile = float(stats.t.ppf(1 - alpha, r + q - 2))
     allowance = quantile * deviation * math.sqrt(1 / r + 1 / q)
     return TrimmedReference(mean=mean, deviation=deviation, bound=mean - allowance)

@@ -41,6 +41,8 @@ class PairedRatio:
     """Student's interval of the speedup; None for one pair, and where no pair reached the target on either side."""
     log_ratios: tuple[float, ...]
     """d = log y_c - log y_0, pair by pair."""
+    bounds: tuple[Bound | None, ...]
+    """What each pair's ratio says, as `bound` does of all."""
     bound: Bound | None
     """None where every run reached the target, so that the ratio is one."""
 
@@ -70,7 +72,9 @@ def paired_log_ratio(
     <Bound.AT_MOST: 'at most'>
     """
     if len(candidate) != len(baseline):
-        raise UsageError("pairs need as many runs on either side", candidate=len(candidate), baseline=len(baseline))
+        hint = "leave out the seeds that only one side has run"
+        sides = {"candidate": len(candidate), "baseline": len(baseline)}
+        raise UsageError("pairs need as many runs on either side", hint=hint, **sides)
     ours, theirs = cut_at(candidate, tau), cut_at(baseline, tau)
     if 0 in ours or 0 in theirs:
         raise UsageError("a time of 0 has no ratio", hint="measure with a finer clock, or evaluate after more examples")
@@ -82,6 +86,7 @@ def paired_log_ratio(
         interval=interval
         and Interval(low=math.exp(-interval.high), high=math.exp(-interval.low), confidence=interval.confidence),
         log_ratios=log_ratios,
+        bounds=tuple(_bound(cut_candidate=y_c == tau, cut_baseline=y_0 == tau) for y_c, y_0 in zip(ours, theirs, strict=True)),
         bound=_bound(cut_candidate=tau in ours, cut_baseline=tau in theirs),
     )
 
@@ -98,8 +103,8 @@ def sign_flip(differences: Sequence[float]) -> float:
     """The two-sided p-value of paired differences: the share of sign assignments whose mean is as far from 0 as theirs.
 
     Exact for n <= 14 pairs: all 2^n assignments are counted, so the smallest p is 2/2^n. Beyond that 16384 assignments
-    are drawn from a fixed seed and p = (1 + as extreme) / (1 + drawn), which is never below the exact test's level.
-    One pair gives 1, and so do differences that are all 0.
+    are drawn from a fixed seed and p = 2 (1 + those as far on the side of theirs) / (1 + drawn), at most 1, so that a level
+    is kept as the exact test keeps it. One pair gives 1, and so do differences that are all 0.
 
     Raises:
         UsageError: no differences, or one that is not finite.
@@ -111,6 +116,8 @@ def sign_flip(differences: Sequence[float]) -> float:
 
     >>> sign_flip([-1, -2, -1, -3, -2]), sign_flip([0, 0, 0])
     (0.0625, 1.0)
+    >>> sign_flip(range(1, 31)) == 2 * (1 + 0) / (1 + SAMPLED_FLIPS)  # none of the drawn assignments lies as far
+    True
     """
     sample = finite_sample(differences, of="a sign-flip test")
     if len(sample) == 1 or not sample.any():

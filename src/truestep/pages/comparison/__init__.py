@@ -66,8 +66,8 @@ def figures(comparison: Comparison) -> tuple[Figure, ...]:
     return (
         not_yet(SECONDS, records, drawn, comparison.labels),
         not_yet(EXAMPLES, records, drawn, plain),
-        paired(SECONDS, records, standings, drawn, comparison.labels),
-        paired(EXAMPLES, records, standings, drawn, plain),
+        paired(SECONDS, standings, drawn, comparison.labels),
+        paired(EXAMPLES, standings, drawn, plain),
         quality_trend(comparison.protocol, records, drawn),
         trend(LOSS, comparison.attempts, drawn),
         scale_trend(comparison.attempts, drawn),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from truestep.pages.look.words import count, seconds
+from truestep.pages.words import count, seconds
 
 Record = Mapping[str, Any]
 """One line of records.jsonl."""

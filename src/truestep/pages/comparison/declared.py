@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from truestep.pages.comparison.reading import Comparison
-from truestep.pages.look.words import count
+from truestep.pages.words import count
 
 Fields = tuple[tuple[str, str], ...]
 

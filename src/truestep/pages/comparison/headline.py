@@ -7,7 +7,7 @@ from typing import Any
 
 from truestep.pages.comparison.reading import Comparison
 from truestep.pages.look.candidates import Look
-from truestep.pages.look.words import listing
+from truestep.pages.words import counted, listing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ def headline(comparison: Comparison) -> Headline:
     return Headline(
         title=f"{protocol['task']}: {raced}",
         lead=f"The race to {protocol['quality']} of {better} {protocol['target']:g} on the validation split, "
-        f"over {_counted(len(protocol['seeds']), 'seed')}, on {protocol['device']}. "
+        f"over {counted(len(protocol['seeds']), 'seed')}, on {protocol['device']}. "
         f"{len(comparison.records)} of {comparison.summary['planned']} runs have a record.",
     )
 
@@ -66,7 +66,3 @@ def tags(one: dict[str, Any]) -> tuple[str, ...]:
     """What a candidate's name has to be read with."""
     said = {"baseline": one["baseline"], "the baseline again": one["again"], "emulated": one["emulated"]}
     return tuple(word for word, holds in said.items() if holds)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -6,29 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from truestep.pages.comparison.clocks import Clock, Record
+from truestep.pages.comparison.clocks import Clock
 from truestep.pages.look.candidates import Look
 from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, logarithmic, plot, scatter, six
 from truestep.pages.look.table import Cell, Table
-from truestep.pages.look.words import TIMES, significant
+from truestep.pages.words import NEITHER, TIMES, counted, ratio_words
 
 MEAN_ROW = "mean"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A candidate's and the baseline's run on one seed, or the mean over all seeds."""
+    """A candidate's ratio to the baseline on one seed, or the mean over all seeds, as the summary gives it."""
 
     candidate: str
     row: str
     """"seed 3", or the mean's row."""
-    speedup: float | None
-    """Baseline / candidate, above 1 is less; None where neither reached the target, or a clock stood still."""
+    speedup: float
+    """Baseline / candidate, above 1 is less."""
     bound: str | None
-    """"at most" or "at least" where one of the two did not reach it, so that the budget stands in; else None."""
+    """What the ratio says where a run was cut at the budget; else None."""
     interval: tuple[float, float] | None = None
-    """Of the mean, as the summary gives it."""
+    """Of the mean."""
 
     @property
     def words(self) -> str:
@@ -37,53 +37,29 @@ class Pair:
         >>> Pair(candidate="bf16", row="seed 0", speedup=1.25, bound="at most").words
         'at most 1.25×'
         """
-        if self.speedup is None:
-            return "neither reached"
-        spread = f" ({significant(self.interval[0])} to {significant(self.interval[1])})" if self.interval else ""
-        return f"{self.bound + ' ' if self.bound else ''}{significant(self.speedup)}{TIMES}{spread}"
+        return ratio_words(self.speedup, bound=self.bound, interval=self.interval)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there is a ratio to draw: one of the two reached the target."""
+        return self.words != NEITHER
 
 
-def pairs_of(clock: Clock, records: Sequence[Record], candidate: str, baseline: str, *, tau: float) -> list[Pair]:
-    """The pairs of `candidate` with `baseline`, in the order of their seeds; times are cut at `tau`, as in the summary."""
-    runs = {(record["candidate"], record["seed"]): record for record in records}
-    seeds = sorted(seed for name, seed in runs if name == candidate and (baseline, seed) in runs)
-    return [_pair(clock, runs[candidate, seed], runs[baseline, seed], tau=tau) for seed in seeds]
-
-
-def _pair(clock: Clock, ours: Record, theirs: Record, *, tau: float) -> Pair:
-    our_time, their_time = (min(tau, tau if (t := clock.reached(run)) is None else t) for run in (ours, theirs))
-    unknown = our_time == their_time == tau or not (our_time > 0 and their_time > 0)
-    bound = "at most" if our_time == tau else "at least" if their_time == tau else None
-    return Pair(
-        candidate=ours["candidate"],
-        row=f"seed {ours['seed']}",
-        speedup=None if unknown else their_time / our_time,
-        bound=None if unknown else bound,
-    )
-
-
-def paired(
-    clock: Clock,
-    records: Sequence[Record],
-    standings: Sequence[Mapping[str, Any]],
-    drawn: Mapping[str, Look],
-    labels: Mapping[str, str],
-) -> Figure:
-    """Each seed's ratio of baseline to candidate, a dot per pair, and the summary's mean with its interval below them.
+def paired(clock: Clock, standings: Sequence[Mapping[str, Any]], drawn: Mapping[str, Look], labels: Mapping[str, str]) -> Figure:
+    """Each seed's ratio of baseline to candidate, a dot per pair, and the mean with its interval below them.
 
     `standings` are the summary's candidates, the baseline first.
     """
     baseline = standings[0]["candidate"]
     name, title = f"paired-by-{clock.name}", f"Seed by seed: speedup over {baseline} in {clock.noun}"
-    source = f"records.jsonl, to_target.{clock.field} of the two runs on one seed; the mean from summary.json"
-    estimate = standings[0]["estimates"][clock.field]
-    rivals = standings[1:] if estimate else []
-    pairs = [pair for one in rivals for pair in pairs_of(clock, records, one["candidate"], baseline, tau=estimate["tau"])]
-    shown = [pair for pair in pairs if pair.speedup is not None]
+    source = f"summary.json, against.ratios.{clock.field}: seeds, speedup and interval"
+    found = {one["candidate"]: ratio for one in standings[1:] if (ratio := one["against"]["ratios"][clock.field]) is not None}
+    pairs = [pair for candidate, ratio in found.items() for pair in _pairs(candidate, ratio)]
+    shown = [pair for pair in pairs if pair.drawn]
     if not shown:
         why = f"There is no seed on which {baseline} and another candidate both ran and one of them reached the target."
-        return Figure(name=name, title=title, shows="", source=source, absent=why)
-    means = [mean for one in rivals if (mean := _mean(clock, one)) is not None]
+        return Figure(name=name, title=title, source=source, absent=why)
+    means = [mean for candidate, ratio in found.items() if (mean := _mean(candidate, ratio)).drawn]
     present = {key: look for key, look in drawn.items() if any(pair.candidate == key for pair in shown)}
     lost = len(pairs) - len(shown)
     return Figure(
@@ -92,19 +68,22 @@ def paired(
         shows=f"Right: {clock.noun} to the target, those of {baseline} divided by the candidate's on the same seed "
         f"(logarithmic). Right of the line at 1 the candidate took less.{_bounds(shown)}",
         source=source,
-        panels=(Panel(plot=_plot(shown, means, present, labels, x=f"speedup over {baseline} in {clock.noun}")),),
-        notes=(f"{lost} pairs are not drawn: neither run reached the target.",) if lost else (),
+        panels=(Panel(plot=_plot(shown, means, present, labels, x=f"speedup over {figure_text(baseline)} in {clock.noun}")),),
+        notes=(f"Not drawn: {counted(lost, 'pair')} of which neither run reached the target.",) if lost else (),
         table=_table(clock, [*pairs, *means], [*present], labels),
         legend=tuple((labels[key], look) for key, look in present.items()),
     )
 
 
-def _mean(clock: Clock, one: Mapping[str, Any]) -> Pair | None:
-    ratio = one["against"]["ratios"][clock.field]
-    if ratio is None:
-        return None
+def _pairs(candidate: str, ratio: Mapping[str, Any]) -> list[Pair]:
+    return [
+        Pair(candidate=candidate, row=f"seed {one['seed']}", speedup=one["speedup"], bound=one["bound"]) for one in ratio["seeds"]
+    ]
+
+
+def _mean(candidate: str, ratio: Mapping[str, Any]) -> Pair:
     interval = ratio["interval"] and (ratio["interval"]["low"], ratio["interval"]["high"])
-    return Pair(candidate=one["candidate"], row=MEAN_ROW, speedup=ratio["speedup"], bound=ratio["bound"], interval=interval)
+    return Pair(candidate=candidate, row=MEAN_ROW, speedup=ratio["speedup"], bound=ratio["bound"], interval=interval)
 
 
 def _bounds(shown: Sequence[Pair]) -> str:
@@ -142,7 +121,7 @@ def _plot(
 
 
 def _ends(pair: Pair) -> tuple[float, ...]:
-    return (pair.speedup or 1.0, *(pair.interval or ()))
+    return (pair.speedup, *(pair.interval or ()))
 
 
 _TRIANGLES = {"at least": "triangle-right-open", "at most": "triangle-left-open"}
@@ -150,7 +129,7 @@ _TRIANGLES = {"at least": "triangle-right-open", "at most": "triangle-left-open"
 
 def _dots(pairs: Sequence[Pair], rows: Mapping[str, float], look: Look, label: str) -> dict[str, Any]:
     return scatter(
-        [six(pair.speedup) for pair in pairs if pair.speedup is not None],
+        [six(pair.speedup) for pair in pairs],
         [rows[pair.row] for pair in pairs],
         look,
         mode="markers",
@@ -166,7 +145,6 @@ def _dots(pairs: Sequence[Pair], rows: Mapping[str, float], look: Look, label: s
 
 
 def _mean_mark(mean: Pair, rows: Mapping[str, float], look: Look, label: str) -> dict[str, Any]:
-    assert mean.speedup is not None
     low, high = mean.interval or (mean.speedup, mean.speedup)
     return scatter(
         [six(mean.speedup)],
@@ -199,4 +177,6 @@ def _table(clock: Clock, pairs: Sequence[Pair], candidates: Sequence[str], label
 
 
 def _cell(pair: Pair | None) -> Cell:
-    return Cell(words="no pair") if pair is None else Cell(words=pair.words, value=pair.speedup)
+    if pair is None:
+        return Cell(words="no pair")
+    return Cell(words=pair.words, value=pair.speedup if pair.drawn else None)

@@ -11,7 +11,7 @@ from truestep.pages.look.candidates import Look
 from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, plot, scatter, six
 from truestep.pages.look.table import Cell, Table
-from truestep.pages.look.words import count, significant
+from truestep.pages.words import count, significant
 
 Medians = Mapping[int, float]
 """Examples seen -> median quality."""
@@ -25,7 +25,7 @@ def quality_trend(protocol: Mapping[str, Any], records: Sequence[Record], drawn:
     middles = {key: found for key, runs in own.items() if (found := _medians(runs))}
     if not middles:
         why = "No run came to an evaluation with a finite quality."
-        return Figure(name=name, title=title, shows="", source=source, absent=why)
+        return Figure(name=name, title=title, source=source, absent=why)
     traces = [_light(own[key], drawn[key]) for key in middles]
     traces += [_strong(found, key, drawn[key]) for key, found in middles.items()]
     target = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": protocol["target"], "y1": protocol["target"]}

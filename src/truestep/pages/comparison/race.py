@@ -10,7 +10,7 @@ from truestep.pages.look.candidates import Look
 from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, plot, scatter, six
 from truestep.pages.look.table import Cell, Table
-from truestep.pages.look.words import TIMES
+from truestep.pages.words import TIMES
 
 
 def not_yet(clock: Clock, records: Sequence[Record], drawn: Mapping[str, Look], labels: Mapping[str, str]) -> Figure:
@@ -19,7 +19,7 @@ def not_yet(clock: Clock, records: Sequence[Record], drawn: Mapping[str, Look], 
     source = f"records.jsonl, to_target.{clock.field}, status, clocks and counts"
     present = {key: look for key, look in drawn.items() if any(record["candidate"] == key for record in records)}
     if not present:
-        return Figure(name=name, title=title, shows="", source=source, absent="No run has ended yet.")
+        return Figure(name=name, title=title, source=source, absent="No run has ended yet.")
     end = max(max(clock.spent(record), clock.reached(record) or 0.0) for record in records)
     traces = []
     for key, look in present.items():

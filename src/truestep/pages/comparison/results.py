@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from truestep.pages.comparison.headline import tags
 from truestep.pages.comparison.reading import Comparison
 from truestep.pages.look.table import Cell, Table
-from truestep.pages.look.words import NOT_MEASURED, TIMES, count, percent, seconds, significant
+from truestep.pages.words import NEITHER, NOT_MEASURED, count, percent, ratio_words, seconds, significant
 
 Standing = Mapping[str, Any]
 Words = Callable[[float], str]
@@ -23,7 +24,7 @@ def results(comparison: Comparison) -> Table:
         "examples to it",
         "speedup in seconds",
         "speedup in examples",
-        f"final {comparison.protocol['quality']}",
+        f"final {comparison.protocol['quality']}, test split",
         "skipped, and throughput",
     )
     caption = (
@@ -80,8 +81,9 @@ def _speedup(one: Standing, clock: str) -> Cell:
         return Cell(words=NOT_MEASURED)
     below = [_between(ratio["interval"], significant), _p(one, ratio, clock)]
     if clock == "examples" and updates is not None:
-        below.append(Cell(words=f"updates: {_times(updates)}", value=updates["speedup"]))
-    return Cell(words=_times(ratio), value=ratio["speedup"], below=tuple(below))
+        of_updates = _times(updates)
+        below.append(replace(of_updates, words=f"updates: {of_updates.words}"))
+    return replace(_times(ratio), below=tuple(below))
 
 
 def _p(one: Standing, ratio: Mapping[str, Any], clock: str) -> Cell:
@@ -92,8 +94,11 @@ def _p(one: Standing, ratio: Mapping[str, Any], clock: str) -> Cell:
     return Cell(words=f"p = {significant(p)}", value=p)
 
 
-def _times(ratio: Mapping[str, Any]) -> str:
-    return f"{ratio['bound'] + ' ' if ratio['bound'] else ''}{significant(ratio['speedup'])}{TIMES}"
+def _times(ratio: Mapping[str, Any]) -> Cell:
+    """The ratio without its interval; a cell of words where neither side reached the target, and there is none."""
+    interval = ratio["interval"] and (ratio["interval"]["low"], ratio["interval"]["high"])
+    words = ratio_words(ratio["speedup"], bound=ratio["bound"], interval=interval, spread=False)
+    return Cell(words=words, value=None if words == NEITHER else ratio["speedup"])
 
 
 def _quality(one: Standing) -> Cell:

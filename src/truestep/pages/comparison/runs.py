@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any
 from truestep.pages.comparison.clocks import EXAMPLES, SECONDS, Record
 from truestep.pages.comparison.reading import Comparison
 from truestep.pages.look.candidates import Look
-from truestep.pages.look.words import count, seconds, significant
+from truestep.pages.words import count, seconds, significant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ def runs(comparison: Comparison) -> tuple[Run, ...]:
             status=status(record),
             detail=record["detail"] or None,
             hint=record["hint"],
-            numbers=numbers(record, comparison.protocol["quality"]),
+            numbers=numbers(record, comparison.protocol),
             command=command(comparison.protocol, record),
         )
         for record in comparison.records
@@ -66,8 +67,9 @@ def status(record: Record) -> str:
     return f"{ended} after {spent}, before it reached the target."
 
 
-def numbers(record: Record, quality: str) -> str:
-    """Counts and final quality, on one line."""
+def numbers(record: Record, protocol: Mapping[str, Any]) -> str:
+    """Counts and final quality, on one line; the best on validation too where the target was not reached."""
+    quality = protocol["quality"]
     counts = record["counts"]
     skipped = sum(counts["skipped_by_reason"].values())
     reasons = ", ".join(f"{count(skips)} {reason}" for reason, skips in counts["skipped_by_reason"].items())
@@ -76,8 +78,17 @@ def numbers(record: Record, quality: str) -> str:
     return (
         f"{count(counts['attempts'])} attempts: {count(counts['completed'])} completed, {count(skipped)} skipped"
         f"{f' ({reasons})' if reasons else ''}. Final {quality}, test split: {final}. "
+        f"{_best(record, protocol)}"
         f"{seconds(record['total_seconds'])} in all. {_weights(record['weights_digest'])}"
     )
+
+
+def _best(record: Record, protocol: Mapping[str, Any]) -> str:
+    found = [value for each in record["evaluations"] if math.isfinite(value := float(each["quality"]))]
+    if record["to_target"] is not None or not found:
+        return ""
+    best = (max if protocol["direction"] == "higher" else min)(found)
+    return f"Best {protocol['quality']}, validation split: {significant(best, 4)}. "
 
 
 def _weights(digest: str | None) -> str:

@@ -14,7 +14,7 @@ from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, plot, scatter, six
 from truestep.pages.look.table import Cell, Table
 from truestep.pages.look.thin import changes
-from truestep.pages.look.words import TIMES, count, listing, significant
+from truestep.pages.words import TIMES, count, listing, significant
 
 
 def scale_trend(runs: Sequence[Attempts], drawn: Mapping[str, Look]) -> Figure:
@@ -25,7 +25,7 @@ def scale_trend(runs: Sequence[Attempts], drawn: Mapping[str, Look]) -> Figure:
     if not scaled:
         none = "No candidate used a loss scale: it was 1 at every attempt."
         why = none if runs else "There are no ledgers in this folder."
-        return Figure(name=name, title=title, shows="", source=source, absent=why)
+        return Figure(name=name, title=title, source=source, absent=why)
     own = {key: [run for run in scaled if run.candidate == key] for key in drawn}
     own = {key: found for key, found in own.items() if found}
     without = [key for key in drawn if key not in own and any(run.candidate == key for run in runs)]

@@ -15,7 +15,7 @@ from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, logarithmic, plot, scatter, six
 from truestep.pages.look.table import Cell, Table
 from truestep.pages.look.thin import kept, medians
-from truestep.pages.look.words import count, significant
+from truestep.pages.words import count, counted, significant
 
 POINTS = 24_000
 """How many points all light lines of a figure have together, besides the marks; some 400 kB of the page."""
@@ -75,7 +75,7 @@ def trend(quantity: Quantity, runs: Sequence[Attempts], drawn: Drawn) -> Figure:
     values = values[np.isfinite(values)]
     if not len(values):
         why = f"No ledger holds a finite {quantity.noun}." if runs else "There are no ledgers in this folder."
-        return Figure(name=quantity.name, title=quantity.title, shows="", source=source, absent=why)
+        return Figure(name=quantity.name, title=quantity.title, source=source, absent=why)
     shared = _shared(quantity, [run for run in runs if len(run)], drawn, values)
     return Figure(
         name=quantity.name,
@@ -193,9 +193,9 @@ def _notes(shared: _Trend) -> tuple[str, ...]:
         "that ended early is in them up to its end.": True,
         f"{count(drawn)} of {count(attempts)} attempts are drawn as light lines: the lowest and the highest of each "
         "stretch, both ends, and every skipped attempt. Medians are over all of them.": drawn < attempts,
-        f"{count(missing)} attempts have no finite {shared.quantity.noun} in their ledger; the light line has a gap "
+        f"{counted(missing, 'attempt')} without a finite {shared.quantity.noun} in the ledger: the light line has a gap "
         "there.": missing > 0,
-        f"{count(back)} attempts that a resume rolled back are not drawn.": back > 0,
+        f"Not drawn: {counted(back, 'attempt')} that a resume rolled back.": back > 0,
     }
     return tuple(note for note, holds in notes.items() if holds)
 

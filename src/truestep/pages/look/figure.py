@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 
 from truestep.pages.look.candidates import Look
 from truestep.pages.look.table import Table
-from truestep.pages.look.words import significant
+from truestep.pages.words import significant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +36,10 @@ class Figure:
     name: str
     """The id on the page."""
     title: str
-    shows: str
-    """What is on the axes and how to read it. It is also the drawing's accessible name."""
     source: str
     """Which file and which fields the numbers come from."""
+    shows: str | None = None
+    """What is on the axes and how to read it, where there are panels. It is also the drawing's accessible name."""
     panels: tuple[Panel, ...] = ()
     absent: str | None = None
     table: Table | None = None
@@ -50,8 +50,8 @@ class Figure:
     """Label and look of each candidate that shares a panel with others."""
 
     def __post_init__(self) -> None:
-        """Neither both nor neither."""
-        assert bool(self.panels) == (self.absent is None), self.name
+        """Neither both nor neither; and a drawing says what it shows."""
+        assert bool(self.panels) == (self.absent is None) == (self.shows is not None), self.name
 
 
 def plot(traces: list[Any], *, x: str, height: int = 340, **layout: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from truestep.errors import FileError
-from truestep.pages.look import words
+from truestep.pages import words
 from truestep.pages.look.embed import json_script
 from truestep.pages.look.figure import Figure
 

@@ -8,6 +8,8 @@ SPACE = "\N{NO-BREAK SPACE}"
 """Between a number and its unit."""
 TIMES = "\N{MULTIPLICATION SIGN}"
 NOT_MEASURED = "not measured"
+NEITHER = "neither reached"
+"""In place of a ratio of two budgets."""
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -15,12 +17,14 @@ def significant(value: float, digits: int = 3) -> str:
 
     >>> significant(13.6042), significant(1234.6), significant(0.000123456), significant(2e-7), significant(65536)
     ('13.6', '1,235', '0.000123', '2.00e-07', '65,536')
+    >>> significant(9.996), significant(0.99996), significant(99.96)
+    ('10.0', '1.00', '100')
     """
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else ("∞" if value > 0 else "-∞")
     if value == 0:
         return "0"
-    exponent = math.floor(math.log10(abs(value)))
+    exponent = int(f"{value:.{digits - 1}e}".rpartition("e")[2])  # of the rounded value: 9.996 has that of 10.0
     if exponent < -4 or exponent > 15:
         return f"{value:.{digits - 1}e}"
     return f"{value:,.{max(0, digits - 1 - exponent)}f}"
@@ -33,6 +37,44 @@ def count(value: int | None) -> str:
     ('12,345', 'not measured')
     """
     return NOT_MEASURED if value is None else f"{value:,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A count with what it counts.
+
+    >>> counted(1, "seed"), counted(12345, "attempt")
+    ('1 seed', '12,345 attempts')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def ratio_words(
+    ratio: float,
+    *,
+    bound: str | None = None,
+    interval: tuple[float, float] | None = None,
+    spread: bool = True,
+    times: str = TIMES,
+) -> str:
+    """How many times less something took: as the bound that it is, with its interval where `spread` is wanted.
+
+    A bound "at most" or "at least" stands before the number. Any other says that both sides were cut at the budget; without an
+    interval too, neither side ever reached the target, and the ratio of two budgets is no number to show.
+
+    >>> ratio_words(2.0), ratio_words(0.5, bound="at most", times="x"), ratio_words(1.25, interval=(1.1, 9.996), times="x")
+    ('2.00×', 'at most 0.500x', '1.25x (1.10 to 10.0)')
+    >>> ratio_words(1.02, bound="of times cut at the budget", interval=(0.9, 1.1), times="x", spread=False)
+    '1.02x of times cut at the budget'
+    >>> ratio_words(1.0, bound="of times cut at the budget")
+    'neither reached'
+    """
+    direction = bound if bound is not None and bound.startswith("at ") else None
+    if bound is not None and direction is None and interval is None:
+        return NEITHER
+    words = [direction, f"{significant(ratio)}{times}", bound if direction is None else None]
+    if interval is not None and spread:
+        words.append(f"({significant(interval[0])} to {significant(interval[1])})")
+    return " ".join(word for word in words if word is not None)
 
 
 def seconds(value: float | None) -> str:
