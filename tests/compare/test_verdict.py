@@ -289,6 +289,8 @@ def test_runs_that_spent_no_time_have_no_seconds_but_counts(declare, ran):
     records = [ran(protocol, name, 3, status="error", **idle) for name in protocol.candidates]
     summary = summarize(protocol, records)
     assert summary.rows[0].standing.estimates["seconds"] is None
+    assert summary.rows[0].standing.cpu_share is None
+    assert not [note for note in summary.notes if note.kind in ("budget", "contended")]
     assert summary.rows[0].standing.estimates["examples"] is not None
     assert summary.rows[1].against.ratios["seconds"] is None
 

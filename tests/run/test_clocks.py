@@ -1,11 +1,22 @@
 """Every second goes to exactly one dial."""
 
+from dataclasses import fields
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truestep.run.clocks import Clocks, Stopwatch
+from truestep.pages.comparison.clocks import SECONDS
+from truestep.run.clocks import DIALS, PRIMARY, Clocks, Stopwatch, primary_seconds
 
-DIALS = ["init", "train", "eval", "checkpoint", "waste"]
+
+def test_the_dials_are_the_fields_of_the_clocks() -> None:
+    assert tuple(field.name for field in fields(Clocks)) == DIALS
+    assert set(PRIMARY) <= set(DIALS)
+
+
+def test_the_page_and_the_run_mean_the_same_seconds() -> None:
+    clocks = {dial: 2.0**place for place, dial in enumerate(DIALS)}  # sums of powers of two tell every subset apart
+    assert SECONDS.spent({"clocks": clocks}) == primary_seconds(clocks) == Clocks(**clocks).primary
 
 
 @given(st.lists(st.tuples(st.sampled_from(DIALS), st.floats(0.0, 1e6)), max_size=30), st.floats(0.0, 1e6))

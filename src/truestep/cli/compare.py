@@ -101,9 +101,9 @@ class Command:
         try:
             with _terminable(), _progress() as progress:
                 race(task, folder, progress=progress)
-        except KeyboardInterrupt as interruption:
+        except KeyboardInterrupt as interruption:  # the finished runs are judged all the same
             code = _TERMINATED if isinstance(interruption, _Terminated) else _INTERRUPTED
-        except FileError:
+        except FileError:  # a full disk, say: what is kept can be gone on from
             self._say_how_to_go_on(folder)
             raise
         summary = summarize(protocol, folder.records)
@@ -259,11 +259,13 @@ def _name(event: Event) -> str:
 
 def _ended(event: Event) -> str:
     """How a run has ended, in a line."""
+    from truestep.run.clocks import primary_seconds  # noqa: PLC0415
+
     record = event.record
     assert record is not None
     if event.warmup:
         return f"        {_name(event)}, discarded"
-    seconds = record["clocks"]["train"] + record["clocks"]["waste"]
+    seconds = primary_seconds(record["clocks"])
     counts = record["counts"]
     skipped = sum(counts["skipped_by_reason"].values())
     return (

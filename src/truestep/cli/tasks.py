@@ -42,7 +42,7 @@ def _record(task: Task) -> dict[str, Any]:
     try:
         sizes = {name: len(dataset) for name, dataset in task.splits().as_dict().items()}
         data: dict[str, Any] = {"splits": sizes, "data_digest": task.digest(), "unavailable": None}
-    except TaskError as error:
+    except TaskError as error:  # its data need an extra that is not installed
         data = {"splits": None, "data_digest": None, "unavailable": str(error)}
     return {
         "task": task.name,

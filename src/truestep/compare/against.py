@@ -101,15 +101,15 @@ def pairs(candidate: Sequence[Record], baseline: Sequence[Record]) -> list[tuple
     return [(by_seed[record["seed"]], record) for record in baseline if record["seed"] in by_seed]
 
 
-def ratio(paired: Sequence[tuple[Record, Record]], clock: str, *, tau: float) -> PairedRatio | None:
+def ratio(paired: Sequence[tuple[Record, Record]], clock: str, *, tau: float | None) -> PairedRatio | None:
     """The paired ratio by `clock`; None without a pair, where a time was 0, or where no budget bounds the times."""
     ours, theirs = (times([pair[side] for pair in paired], clock) for side in (0, 1))
-    if not paired or not tau > 0 or 0 in (*ours, *theirs):
+    if not paired or tau is None or 0 in (*ours, *theirs):
         return None
     return paired_log_ratio(ours, theirs, tau=tau)
 
 
-def ratios(paired: Sequence[tuple[Record, Record]], tau: Mapping[str, float]) -> dict[str, Ratio | None]:
+def ratios(paired: Sequence[tuple[Record, Record]], tau: Mapping[str, float | None]) -> dict[str, Ratio | None]:
     """The ratio by every clock, not yet adjusted for other candidates."""
     found = {clock: ratio(paired, clock, tau=tau[clock]) for clock in CLOCKS}
     return {
@@ -133,7 +133,7 @@ def _by_seed(paired: Sequence[tuple[Record, Record]], one: PairedRatio) -> tuple
     return tuple(sorted(found, key=lambda ratio: ratio.seed))
 
 
-def examples_margin(paired: Sequence[tuple[Record, Record]], *, protocol: Protocol, tau: float) -> Margin:
+def examples_margin(paired: Sequence[tuple[Record, Record]], *, protocol: Protocol, tau: float | None) -> Margin:
     """The additional examples to the target as a share of the baseline's, against the declared margin.
 
     The test is on logarithms, with log(1 + margin). A run cut at the budget hides how far it was from the target, so a

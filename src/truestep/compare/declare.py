@@ -21,6 +21,7 @@ from truestep.errors import PolicyError, ProtocolError, UsageError
 from truestep.ledger.environment import environment
 from truestep.run import plan_of
 from truestep.run.building import device_of
+from truestep.run.clocks import PRIMARY
 from truestep.tasks import Task, load
 
 T = TypeVar("T")
@@ -97,7 +98,7 @@ def declare(asked: Asked) -> tuple[Task, Protocol]:
         warmup_attempts=WARMUP_ATTEMPTS,
         threads=asked.threads,
         retries="none",
-        primary_clock="train + waste",
+        primary_clock=" + ".join(PRIMARY),
         margin_examples=asked.margin_examples,
         margin_quality=_first(asked.margin_quality, QUALITY_MARGIN * abs(target)),
         alpha=asked.alpha,

@@ -193,14 +193,15 @@ def _content(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise RecordError(f"{path} cannot be read: {error.strerror or error}", path=str(path)) from error
+        hint = "let it be read, or give another --out"
+        raise RecordError(f"{path} cannot be read: {error.strerror or error}", hint=hint, path=str(path)) from error
 
 
 def _record(line: bytes, place: str) -> dict[str, Any]:
     record = _parsed(line, place)
     try:
         RunRecord.from_dict(record)
-    except RecordError as error:
+    except RecordError as error:  # it knows neither file nor line
         raise RecordError(f"{place} holds {error.summary}", hint=error.hint) from error
     return record
 

@@ -23,7 +23,7 @@ class Note:
     text: str
 
 
-def notes(protocol: Protocol, standings: Sequence[Standing], limits: Limits, tau: Mapping[str, float]) -> tuple[Note, ...]:
+def notes(protocol: Protocol, standings: Sequence[Standing], limits: Limits, tau: Mapping[str, float | None]) -> tuple[Note, ...]:
     """Every limit that holds, the gravest first."""
     found = {
         "incomplete": _incomplete(limits),
@@ -122,9 +122,7 @@ def _resolution(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[s
     )
 
 
-def _budget(protocol: Protocol, standings: Sequence[Standing], tau: Mapping[str, float]) -> Iterator[str]:
-    if protocol.budget_seconds is None and any(one.reached < one.runs for one in standings):
-        yield (
-            f"A run without the target counts as {tau['seconds']:.3g} s, the longest of all runs: "
-            "no budget in seconds was declared."
-        )
+def _budget(protocol: Protocol, standings: Sequence[Standing], tau: Mapping[str, float | None]) -> Iterator[str]:
+    seconds = tau["seconds"]
+    if protocol.budget_seconds is None and seconds is not None and any(one.reached < one.runs for one in standings):
+        yield (f"A run without the target counts as {seconds:.3g} s, the longest of all runs: no budget in seconds was declared.")

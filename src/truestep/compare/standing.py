@@ -12,6 +12,7 @@ from typing import Any
 from truestep.compare.candidate import Candidate
 from truestep.compare.protocol import Protocol
 from truestep.ledger.records import decoded
+from truestep.run.clocks import DIALS, primary_seconds
 from truestep.stats import (
     Interval,
     clopper_pearson,
@@ -26,9 +27,6 @@ Record = Mapping[str, Any]
 
 CLOCKS = ("seconds", "completed", "examples")
 """What the way to the target is measured in: seconds of the primary clock, completed updates, examples."""
-
-SPENT = ("init", "train", "eval", "checkpoint", "waste")
-"""The clocks that a run's total is made of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,16 +80,17 @@ class Standing:
     quality_interval: Interval | None
     quality_runs: int
     cpu_share: float | None
-    """The least of the runs' process CPU time / (wall time x threads); None without a run."""
+    """The least of the runs' process CPU time / (wall time x threads); None where no time passed."""
 
 
-def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, tau: Mapping[str, float]) -> Standing:
+def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, tau: Mapping[str, float | None]) -> Standing:
     """The standing of `candidate` from its `records`, with T cut at `tau`, one value per clock."""
     reached = sum(record["to_target"] is not None for record in records)
     attempts, completed = _total(records, "attempts"), _total(records, "completed")
     reasons = sum((Counter(record["counts"]["skipped_by_reason"]) for record in records), Counter[str]())
-    spent = {clock: math.fsum(record["clocks"][clock] for record in records) for clock in SPENT}
+    spent = {clock: math.fsum(record["clocks"][clock] for record in records) for clock in DIALS}
     qualities = [value for record in records if (value := final_quality(record)) is not None]
+    shares = [share for record in records if (share := cpu_share(record, threads=protocol.threads)) is not None]
     applied = _total(records, "examples_applied")
     return Standing(
         candidate=candidate,
@@ -120,7 +119,7 @@ def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, t
         quality=statistics.fmean(qualities) if qualities else None,
         quality_interval=mean_interval(qualities) if qualities else None,
         quality_runs=len(qualities),
-        cpu_share=min((cpu_share(record, threads=protocol.threads) for record in records), default=None),
+        cpu_share=min(shares, default=None),
     )
 
 
@@ -149,32 +148,32 @@ def best_quality(record: Record, direction: str) -> float | None:
     return (max if direction == "higher" else min)(found, default=None)
 
 
-def cpu_share(record: Record, *, threads: int) -> float:
-    """The process's CPU time in the run over its wall time x `threads`; 1 for a run too short to tell.
+def cpu_share(record: Record, *, threads: int) -> float | None:
+    """The process's CPU time in the run over its wall time x `threads`; None for a run too short to tell.
 
     >>> cpu_share({"cpu_seconds": 3.0, "total_seconds": 2.0}, threads=2)
     0.75
     """
-    wall = record["total_seconds"] * threads
-    return record["cpu_seconds"] / wall if wall > 0 else 1.0
+    wall: float = record["total_seconds"] * threads
+    return record["cpu_seconds"] / wall if wall > 0 else None
 
 
-def budgets(protocol: Protocol, records: Sequence[Record]) -> dict[str, float]:
+def budgets(protocol: Protocol, records: Sequence[Record]) -> dict[str, float | None]:
     """tau by clock: the declared budgets; without one in seconds, the longest run of the comparison.
 
-    Completed updates are cut at the budget of attempts, examples at as many full batches. 0 seconds where no run spent
-    any.
+    Completed updates are cut at the budget of attempts, examples at as many full batches. No seconds (None) where
+    none are declared and no run spent any.
     """
-    longest = max((record["clocks"]["train"] + record["clocks"]["waste"] for record in records), default=0.0)
+    longest = max((primary_seconds(record["clocks"]) for record in records), default=0.0)
     return {
-        "seconds": longest if protocol.budget_seconds is None else protocol.budget_seconds,
+        "seconds": (longest or None) if protocol.budget_seconds is None else protocol.budget_seconds,
         "completed": float(protocol.budget_attempts),
         "examples": float(protocol.budget_attempts * protocol.batch),
     }
 
 
-def _estimate(values: Sequence[float], *, tau: float) -> Estimate | None:
-    if not values or not tau > 0:
+def _estimate(values: Sequence[float], *, tau: float | None) -> Estimate | None:
+    if not values or tau is None:
         return None
     mean = restricted_mean(values, tau=tau)
     return Estimate(

@@ -100,7 +100,8 @@ def demand_records(protocol: Protocol, records: Sequence[Record]) -> None:
             )
         if run[0] not in protocol.candidates or run[1] not in protocol.seeds or run in seen:
             why = "is there twice" if run in seen else "is not asked for by its protocol"
-            raise RecordError(f"the record of {run[0]}, seed {run[1]}, {why}", candidate=run[0], seed=run[1])
+            message = f"the record of {run[0]}, seed {run[1]}, {why}"
+            raise RecordError(message, hint="restore records.jsonl, or begin anew", candidate=run[0], seed=run[1])
         seen.add(run)
 
 
@@ -143,7 +144,7 @@ def _against(
     by_clock: Mapping[str, Ratio | None],
     *,
     protocol: Protocol,
-    tau: Mapping[str, float],
+    tau: Mapping[str, float | None],
     limits: Limits,
 ) -> Against:
     time = time_verdict(

@@ -39,7 +39,7 @@ def _cpu() -> str | None:
     """The processor's model name, which the standard library tells on some systems only."""
     try:
         listed = Path("/proc/cpuinfo").read_text()
-    except OSError:
+    except OSError:  # only Linux lists its processors there
         listed = ""
     names = [line.partition(":")[2].strip() for line in listed.splitlines() if line.startswith("model name")]
     return names[0] if names else platform.processor() or None
@@ -51,6 +51,6 @@ def _commit(folder: Path) -> str | None:
     command = ["git", "--no-optional-locks", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=5, check=True)
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError):  # no git, or one that does not answer
         return None
     return answer.stdout.strip() or None

@@ -54,9 +54,14 @@ def outcomes(path: str | os.PathLike[str]) -> Iterator[Outcome]:
         if record["kind"] == "attempt" and not record["waste"]:
             try:
                 yield outcome_of(record)
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, TypeError, ValueError) as error:  # JSON can hold anything in any place
                 message = f"attempt {record['attempt']} holds a value of the wrong kind: {error}"
-                raise LedgerError(message, path=str(path), attempt=record["attempt"]) from error
+                raise LedgerError(
+                    message,
+                    hint="restore the file from where truestep.Ledger wrote it",
+                    path=str(path),
+                    attempt=record["attempt"],
+                ) from error
 
 
 def read_header(path: Path) -> Record:

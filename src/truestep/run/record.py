@@ -34,7 +34,7 @@ class ToTarget:
     """What it took to the first evaluation that met the target."""
 
     seconds: float
-    """Of the primary clock, train + waste."""
+    """Of the primary clock."""
     attempts: int
     completed: int
     examples: int
@@ -108,11 +108,14 @@ class RunRecord:
             )
         names = {field.name for field in fields(RunRecord)}
         if odd := sorted(names ^ (record.keys() - {"schema"})):
-            raise RecordError(f"a run's record with fields missing or unknown: {', '.join(odd)}", fields=", ".join(odd))
+            hint = "it is of another version of truestep, or no record of a run"
+            words = ", ".join(odd)
+            raise RecordError(f"a run's record with fields missing or unknown: {words}", hint=hint, fields=words)
         try:
             return RunRecord(**{name: record[name] for name in names} | _built(record))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise RecordError(f"a run's record with a field of the wrong kind: {error}") from error
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # JSON can hold anything in any place
+            hint = "restore the file that holds it"
+            raise RecordError(f"a run's record with a field of the wrong kind: {error}", hint=hint) from error
 
 
 def _built(record: Mapping[str, Any]) -> dict[str, Any]:

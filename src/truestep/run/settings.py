@@ -39,7 +39,7 @@ class Settings:
     budget_attempts: int | None = None
     """Attempts after which the run ends; None: the task's `updates`. The schedule is laid out over as many."""
     budget_seconds: float | None = None
-    """Seconds of train + waste after which the run ends; None: attempts alone bound it."""
+    """Seconds of the primary clock after which the run ends; None: attempts alone bound it."""
     evaluate_every: int | None = None
     """Examples seen between two evaluations; None: the task's, else once an epoch."""
     target: float | None = None

@@ -32,7 +32,7 @@ class Progress:
     counts: Counts
     budget_attempts: int
     seconds: float
-    """Of the primary clock, train + waste."""
+    """Of the primary clock."""
     quality: float | None
     """The last evaluation's; None before the first."""
     target: float | None

@@ -39,7 +39,7 @@ SECONDS = Clock(
     noun="train seconds",
     axis="train seconds, waste included",
     field="seconds",
-    spent=lambda record: float(record["clocks"]["train"] + record["clocks"]["waste"]),
+    spent=lambda record: float(record["clocks"]["train"] + record["clocks"]["waste"]),  # as run/clocks.py has it
     words=seconds,
 )
 EXAMPLES = Clock(

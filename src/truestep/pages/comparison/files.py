@@ -33,7 +33,8 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         if line.strip():
             value = _parsed(line, path, line=number)
             if not isinstance(value, dict):
-                raise RecordError(f"{path}, line {number}, holds no JSON object", path=str(path), line=number)
+                message = f"{path}, line {number}, holds no JSON object"
+                raise RecordError(message, hint=f"restore {path.name}", path=str(path), line=number)
             yield value
 
 
@@ -44,7 +45,8 @@ def _bytes(path: Path) -> bytes:
         hint = "a comparison's folder holds protocol.json, records.jsonl and summary.json; is this one?"
         raise RecordError(f"there is no {path}", hint=hint, path=str(path)) from error
     except OSError as error:
-        raise RecordError(f"cannot read {path}: {error.strerror or error}", path=str(path)) from error
+        message = f"cannot read {path}: {error.strerror or error}"
+        raise RecordError(message, hint="let the file be read", path=str(path)) from error
 
 
 def _parsed(data: bytes, path: Path, *, line: int | None) -> Any:
@@ -52,7 +54,8 @@ def _parsed(data: bytes, path: Path, *, line: int | None) -> Any:
     try:
         return json.loads(data.decode("utf-8"), parse_constant=_refused)
     except (ValueError, RecursionError) as error:
-        raise RecordError(f"{place} is no strict JSON: {error}", path=str(path), line=line) from error
+        hint = f"restore {path.name}"
+        raise RecordError(f"{place} is no strict JSON: {error}", hint=hint, path=str(path), line=line) from error
 
 
 def _refused(constant: str) -> NoReturn:

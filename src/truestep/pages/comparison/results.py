@@ -118,17 +118,13 @@ def _skips(one: Standing) -> Cell:
     return Cell(words=percent(rate), value=rate, below=(of, Cell(words=speed, value=throughput)))
 
 
-CLOCKS = ("init", "train", "eval", "checkpoint", "waste")
-
-
 def spent(comparison: Comparison) -> Table:
     """Where the seconds went, by clock, over all runs of a candidate."""
-    rows = [
-        (one["candidate"], [*(_clock(one["spent"][clock]) for clock in CLOCKS), _cpu(one["cpu_share"])])
-        for one in comparison.summary["candidates"]
-    ]
-    caption = "Where the seconds went, over all runs of a candidate; the race is timed by train and waste."
-    return Table.of(caption, ["candidate", *CLOCKS, "least share of the CPU"], rows)
+    standings = comparison.summary["candidates"]
+    rows = [(one["candidate"], [*map(_clock, one["spent"].values()), _cpu(one["cpu_share"])]) for one in standings]
+    timed = comparison.protocol["primary_clock"]
+    caption = f"Where the seconds went, over all runs of a candidate; the race is timed by {timed}."
+    return Table.of(caption, ["candidate", *standings[0]["spent"], "least share of the CPU"], rows)
 
 
 def _clock(value: float) -> Cell:
