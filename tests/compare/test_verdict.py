@@ -219,6 +219,14 @@ def test_below_the_noise_floor_nothing_is_claimed(declare, raced):
     assert row(summarize(protocol, quiet), "fp16").against.time is TimeVerdict.FASTER
 
 
+def test_a_baseline_that_never_reached_the_target_has_no_noise_floor(declare, raced):
+    protocol = declare(candidates=("fp32", "fp32 again", "fp16"))
+    summary = summarize(protocol, raced(protocol, fp32=[INF] * 6, fp32_again=[INF] * 6, fp16=BASE))
+    assert summary.limits.noise_floor is None
+    assert "Noise floor not measured: fp32 reached the target in no pair of runs." in [note.text for note in summary.notes]
+    assert row(summary, "fp32 again").against.text == "the baseline again: nothing measured"
+
+
 def test_final_quality_is_held_against_its_margin_in_its_direction(declare, raced):
     for direction, sign in (("higher", 1), ("lower", -1)):
         protocol = declare(direction=direction)

@@ -105,6 +105,8 @@ def _noise_floor(protocol: Protocol, standings: Sequence[Standing], limits: Limi
     if limits.noise_floor is not None:
         floor = ratio_words(limits.noise_floor, times="x")
         yield f"Noise floor: {protocol.baseline} lay up to {floor} from itself; below it nothing is claimed."
+    elif any(one.again for one in standings):
+        yield f"Noise floor not measured: {protocol.baseline} reached the target in no pair of runs."
     elif len(standings) > 1:
         yield f"Noise floor not measured: the candidate '{protocol.baseline} again' measures it."
 

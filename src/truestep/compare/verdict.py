@@ -22,7 +22,7 @@ from truestep.compare.protocol import Protocol
 from truestep.compare.standing import CLOCKS, Record, Standing, budgets, standing
 from truestep.compare.words import verdict_text
 from truestep.errors import RecordError
-from truestep.stats import holm, seeds_needed
+from truestep.stats import Bound, holm, seeds_needed
 
 SCHEMA = 1
 """Moves when a field's meaning moves."""
@@ -130,9 +130,12 @@ def _rival(one: Standing) -> bool:
 
 
 def _noise_floor(again: Iterable[Ratio | None]) -> float | None:
-    """How far the baseline lay from itself: the larger end of the interval, as a ratio of 1 or more."""
+    """How far the baseline lay from itself: the larger end of the interval, as a ratio of 1 or more.
+
+    None where neither of the two ever reached the target: equal budgets are no measurement.
+    """
     for ratio in again:
-        if ratio is not None:
+        if ratio is not None and any(one.bound is not Bound.UNDIRECTED for one in ratio.seeds):
             ends = [ratio.speedup] if ratio.interval is None else [ratio.interval.low, ratio.interval.high]
             return math.exp(max(abs(math.log(end)) for end in ends))
     return None
