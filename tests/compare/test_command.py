@@ -222,3 +222,45 @@ def test_on_a_terminal_bars_show_the_runs_and_the_run_and_vanish():
     assert " 4/4 " in ended.stdout
     assert "-1/" not in ended.stdout
     assert "  4/4  fp32, seed 1: budget after 10 completed updates" in ended.stdout
+
+
+NOISY = """
+import os
+import torch
+import truestep
+from truestep.tasks import Digits
+
+print("at import")
+
+class Noisy(Digits):
+    def model(self):
+        print("in model")
+        os.write(1, b"past Python")
+        torch.set_num_threads(2)
+        return super().model()
+"""
+
+
+def test_what_a_task_prints_is_no_part_of_the_document():
+    Path("noisy.py").write_text(NOISY)
+    command = [sys.executable, "-m", "truestep", *SMALL, "--json", "--threads", "1"]
+    command[command.index("digits")] = "noisy.py:Noisy"
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert all(said in ended.stderr for said in ("at import", "in model", "past Python"))
+    assert {run["environment"]["threads"] for run in document["runs"]} == {1}
+
+
+def test_a_folder_in_which_another_process_compares_is_refused_before_any_write():
+    out = Path("held")
+    out.mkdir()
+    hold = "import fcntl, os, sys; fcntl.flock(os.open('held', os.O_RDONLY), fcntl.LOCK_EX); print('held', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        command = [sys.executable, "-m", "truestep", *SMALL, "--out", "held"]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        other.communicate("\n")
+    assert ended.returncode == 3
+    assert "another process is comparing in held" in ended.stderr
+    assert list(out.iterdir()) == []

@@ -155,10 +155,11 @@ race(None, folder, train=train)
 
 def test_a_killed_process_loses_the_run_under_way_and_no_other(opened, runner, ran):
     folder = opened()
-    protocol = folder.protocol
+    protocol, path = folder.protocol, folder.path
+    del folder  # a folder is held by one process at a time, for as long as this lives
     records = {f"{name}/{seed}": ran(protocol, name, seed) for name in protocol.candidates for seed in (3, 5, 6)}
     ended = subprocess.run(
-        [sys.executable, "-c", KILLED, str(folder.path)],
+        [sys.executable, "-c", KILLED, str(path)],
         input=json.dumps([protocol.as_dict(), records, 4]),
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         text=True,

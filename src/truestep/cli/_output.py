@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from rich.console import Console
@@ -30,6 +32,23 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Iterable[str]
         out.width = max(out.width, wide)
     out.print(title, style="bold", soft_wrap=True)
     out.print(table)
+
+
+@contextmanager
+def stdout_is_talk(active: bool) -> Iterator[None]:
+    """Inside, if `active`, what anybody writes to stdout, in Python or in C, goes to stderr: data are one document alone."""
+    if not active:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def print_json(document: Any) -> None:

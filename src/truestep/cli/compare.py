@@ -17,7 +17,7 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from truestep.cli._output import print_json, print_table
+from truestep.cli._output import print_json, print_table, stdout_is_talk
 from truestep.errors import FileError
 from truestep.pages.words import counted, significant
 
@@ -89,6 +89,17 @@ class Command:
 
     def run(self) -> int:
         """Declare, race, judge, write, print; 0, or 130 or 143 after Ctrl-C or SIGTERM."""
+        with stdout_is_talk(self.json):  # a task's own prints are no part of the document
+            folder, summary, report, code = self._compared()
+        if self.json:
+            print_json(_document(folder, summary, code))
+        else:
+            _print(folder, summary, report)
+        if code:
+            self._say_how_to_go_on(folder)
+        return code
+
+    def _compared(self) -> tuple[Folder, Summary, Path, int]:
         from truestep.compare import summarize  # noqa: PLC0415  # --help must not wait for torch
         from truestep.compare.declare import declare  # noqa: PLC0415
         from truestep.compare.folder import Folder  # noqa: PLC0415
@@ -108,14 +119,7 @@ class Command:
             raise
         summary = summarize(protocol, folder.records)
         folder.write_summary(summary)
-        report = write(folder.path)
-        if self.json:
-            print_json(_document(folder, summary, code))
-        else:
-            _print(folder, summary, report)
-        if code:
-            self._say_how_to_go_on(folder)
-        return code
+        return folder, summary, write(folder.path), code
 
     def _asked(self) -> Asked:
         from truestep.compare.declare import Asked  # noqa: PLC0415

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks, and there two processes in one folder are not told apart
+    fcntl = None  # type: ignore[assignment]
 
 from truestep.compare.candidate import Candidate
 from truestep.compare.order import Slot
@@ -29,6 +35,8 @@ class Folder:
     protocol: Protocol
     records: list[dict[str, Any]] = field(default_factory=list)
     """The finished runs, those of this process included."""
+    hold: _Hold | None = None
+    """Keeps other processes out; None where the system has no such locks, and for a folder that is only read."""
 
     @staticmethod
     def opened(path: Path, protocol: Protocol, *, resume: bool) -> Folder:
@@ -41,6 +49,7 @@ class Folder:
                 or something that is no record.
         """
         _prove_writable(path)
+        hold = _held(path)
         there = read_protocol(path)
         if there is not None and there.hash != protocol.hash:
             raise _another(path, there, protocol)
@@ -53,7 +62,7 @@ class Folder:
         if there is None and records:
             raise RecordError(f"{path} holds records without a {PROTOCOL}", hint="give another --out", path=str(path))
         demand_records(protocol, records)
-        folder = Folder(path=path, protocol=protocol, records=records)
+        folder = Folder(path=path, protocol=protocol, records=records, hold=hold)
         folder._write(PROTOCOL, protocol.canonical())
         folder._cut_torn_record()
         return folder
@@ -152,6 +161,32 @@ def _prove_writable(path: Path) -> None:
     except OSError as error:
         hint = "give a folder that can be written: --out DIR; nothing was run"
         raise RecordError(f"{path} cannot be written: {error.strerror or error}", hint=hint, path=str(path)) from error
+
+
+class _Hold:
+    """A folder that this process has to itself for as long as one of its Folders lives."""
+
+    def __init__(self, key: str) -> None:
+        self.descriptor = os.open(key, os.O_RDONLY)
+        weakref.finalize(self, os.close, self.descriptor)
+
+
+def _held(path: Path) -> _Hold | None:
+    """The hold on `path`, taken now unless this process has it; RecordError where another process does."""
+    key = os.path.realpath(path)
+    if fcntl is None or key in _HELD:
+        return _HELD.get(key)
+    hold = _Hold(key)
+    try:
+        fcntl.flock(hold.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        message = f"another process is comparing in {path}"
+        raise RecordError(message, hint="wait for it to end, or give another --out", path=str(path)) from error
+    _HELD[key] = hold
+    return hold
+
+
+_HELD: weakref.WeakValueDictionary[str, _Hold] = weakref.WeakValueDictionary()
 
 
 def _another(path: Path, there: Protocol, asked: Protocol) -> RecordError:

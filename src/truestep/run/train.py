@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from truestep.engine.windows import Window
@@ -69,6 +70,8 @@ def _attempts(run: Run, path: Path | None, protocol_hash: str | None) -> Generat
     """The run's attempts, one at each step; what the task's code raises ends the run and is told by its status."""
     try:
         run.setup = setup = build(run.task, run.settings, seed=run.seed, device=run.device)
+        if run.settings.threads is not None:
+            torch.set_num_threads(run.settings.threads)  # the declared number, whatever the task's own code has set
         with run.keeping(path, protocol_hash) as ledger:
             run.watch.turn("train")
             for parts, ends_epoch in _windows(setup, seed=run.seed):
