@@ -191,12 +191,20 @@ def parsed(line):
     return tyro.cli(Command, args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
 
 
+# A suite that runs in the background hands an ignored Ctrl-C on to what it starts: hear it, and become the command.
+HEARING = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_keeps_the_finished_runs_and_says_the_command_that_goes_on(number, code, capsys):
     arguments = ["compare", "digits", "--candidates", "fp32", "--seeds", "40", "--target", "0.999", "--budget-attempts", "150"]
     arguments += ["--out", "out"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "truestep", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", HEARING, "-m", "truestep", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     for line in process.stderr:
         if "  1/40  fp32, seed 0: budget" in line:
