@@ -19,6 +19,7 @@
     ├── RunError               a task whose own code failed; carries the cause
     └── FileError              a file that cannot be written, or that holds something else
         ├── LedgerError        a ledger
+        ├── CheckpointError    a checkpoint
         └── RecordError        a protocol or a run's record
 
 An error says what was asked and what was found, then, after `hint:`, what to do. The facts are attributes too:
@@ -142,6 +143,10 @@ class FileError(TruestepError):
 
 class LedgerError(FileError):
     """A ledger that cannot be written, or a file that is none."""
+
+
+class CheckpointError(FileError):
+    """A checkpoint that cannot be written, is torn, or belongs to something else."""
 
 
 class RecordError(FileError):

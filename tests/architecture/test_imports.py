@@ -11,18 +11,19 @@ ROOT = Path(__file__).parents[2]
 # The rooms that each room may import, as docs/design.md draws them under "Rooms and arrows"; whatever those may import, it
 # may too. `truestep` is the package's own file, the front door; it opens on everything but labs and cli, so they alone may
 # go in by it.
-BELOW = {"errors", "formats", "probe", "stats", "engine", "ledger", "checkpoint", "tasks", "run", "verify", "inspect"}
+BELOW = {"errors", "disk", "formats", "probe", "stats", "engine", "ledger", "checkpoint", "tasks", "run", "verify", "inspect"}
 BELOW |= {"memory", "compare", "audit", "pages", "integrations"}
 ARROWS = {
     "errors": set(),
+    "disk": {"errors"},
     "formats": {"errors"},
     "probe": {"errors"},
     "stats": {"errors"},
     "tasks": {"errors"},
-    "pages": {"errors"},
+    "pages": {"errors", "disk"},
     "engine": {"formats", "probe", "stats"},
-    "ledger": {"engine"},
-    "checkpoint": {"engine"},
+    "ledger": {"disk", "engine"},
+    "checkpoint": {"disk", "engine"},
     "run": {"engine", "ledger", "checkpoint", "tasks"},
     "compare": {"run", "stats", "pages"},
     "verify": {"formats", "probe", "engine", "tasks", "pages"},
@@ -37,7 +38,7 @@ ARROWS = {
 }
 # Packages that only these places may import: a room, or one file of it.
 ONLY = {"rich": {"cli"}, "tyro": {"cli"}, "jinja2": {"pages"}, "plotly": {"pages"}}
-WITHOUT_TORCH = {"errors", "stats", "pages", "formats"}
+WITHOUT_TORCH = {"errors", "disk", "stats", "pages", "formats"}
 TORCH_FILE = "truestep.formats.torch_dtypes"
 
 
