@@ -80,5 +80,5 @@ def by_hand(
 
 def everything(update: Any) -> list[Tensor]:
     """Every tensor that training changes: parameters, buffers and the optimizer's state, as copies."""
-    model, optimizer = update.plan.model, update.plan.optimizer
+    model, optimizer = update.plan.model, update.optimizers[0]
     return weights(model) + [b.detach().clone() for b in model.buffers()] + optimizer_state(optimizer)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
+from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from truestep.engine.attempt import Attempt
+from truestep.engine.building import schedulers_of, store_of
 from truestep.engine.clip import Clip, clip_of
-from truestep.engine.clock import Every, Schedule, clock_of, demand_scheduler
+from truestep.engine.clock import Every, Schedule, clock_of
 from truestep.engine.counts import Counts
+from truestep.engine.demands import demand_closures
 from truestep.engine.outcome import Outcome, Reason, Skip
 from truestep.engine.plan import Incurable, Plan, total_of
 from truestep.engine.policy import Policy, scale_of
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard
 from truestep.engine.state import read_grad_scaler, read_state, state_of
-from truestep.engine.stepping import demand_optimizer
 from truestep.engine.weight_check import WeightCheck
 from truestep.engine.weights import LossIs, weight_of
 from truestep.engine.work import Work
@@ -71,7 +73,7 @@ class Update(Generic[M]):
     def __init__(
         self,
         model: nn.Module,
-        optimizer: Optimizer,
+        optimizer: Optimizer | Sequence[Optimizer] | Callable[[list[Parameter]], Optimizer | Sequence[Optimizer]],
         *,
         loss: Callable[[Any, M], Tensor],
         loss_is: LossIs = "mean",
@@ -89,28 +91,29 @@ class Update(Generic[M]):
         incurable: Incurable = "keep",
         track_moves: bool = False,
     ) -> None:
-        device = demand_optimizer(model, optimizer)
+        policy, clip = Policy.named(policy), clip_of(clip)
+        store = store_of(policy, model, optimizer)
+        self.scale = scale_of(policy.on(store.device), scale, allow_underflow=allow_underflow)
         self.plan: Plan[M] = Plan(
             model=model,
-            optimizer=optimizer,
-            device=device,
+            store=store,
             loss=loss,
             loss_is=loss_is,
             weight=weight,
             examples=examples,
             tokens=tokens,
-            policy=Policy.named(policy).on(device),
-            clip=clip_of(clip),
+            policy=policy,
+            clip=clip,
             max_consecutive_skips=max_consecutive_skips,
             incurable=incurable,
             track_moves=track_moves,
+            evaluates_again=demand_closures(store.optimizers, policy=policy, scale=self.scale, clip=clip),
         )
-        self.scale = scale_of(self.plan.policy, scale, allow_underflow=allow_underflow)
         self.counts = Counts()
         self._weight_check = WeightCheck(loss_is, declared=weight is not None, wanted=check_weight)
-        demand_scheduler(scheduler, optimizer)
-        self._schedule = Schedule(scheduler, clock_of(clock, scheduler=scheduler, counts_tokens=tokens is not None))
-        self._buffers, self._guard = Buffers(model), Guard(optimizer)
+        schedulers = schedulers_of(scheduler, store.optimizers)
+        self._schedule = Schedule(schedulers, clock_of(clock, schedules=bool(schedulers), counts_tokens=tokens is not None))
+        self._buffers, self._guard = Buffers(model), Guard(store.optimizers)
 
     def __call__(self, window: list[M]) -> Outcome:
         """Attempt one effective update from the microbatches of `window`, and return what happened."""
@@ -128,7 +131,7 @@ class Update(Generic[M]):
         verdict = work.judge(self._schedule.clock)  # unscale once, by one factor; finite on every element?
         if verdict.norm is not None:
             skip = None
-            work.apply(verdict.norm)  # clip in original units, step
+            work.apply(verdict.norm, draw=self.counts.completed)  # clip in original units, step
         else:
             skip = work.explain(verdict)
             work.undo()
@@ -174,6 +177,35 @@ class Update(Generic[M]):
         else:
             self.scale, self.counts = read_state(state)
         self._schedule.moved()
+        self.plan.store.all_or_none.mended()
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that is trained."""
+        return self.plan.model
+
+    @property
+    def optimizers(self) -> tuple[Optimizer, ...]:
+        """The optimizers, which step together."""
+        return self.plan.store.optimizers
+
+    @property
+    def schedulers(self) -> tuple[Any, ...]:
+        """The schedulers, which the clock moves together."""
+        return self._schedule.schedulers
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights that the optimizers step, by name: float32, without a graph, masters where the policy keeps them."""
+        return self.plan.store.weights()
+
+    @contextmanager
+    def in_float32(self) -> Iterator[None]:
+        """Inside, the model's parameters are the float32 weights, to evaluate, save or load them; a write reaches the masters.
+
+        Nothing changes for a policy whose weights are float32. StateError inside an attempt.
+        """
+        with self._guard.closed(), self.plan.store.in_float32():
+            yield
 
     @contextmanager
     def _attempt(self, total: float | None, ends_epoch: bool, *, can_replay: bool) -> Iterator[Attempt]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -10,20 +12,20 @@ import torch
 from torch import Tensor
 
 from truestep.engine.clock import Clock
+from truestep.engine.closures import Evaluations
 from truestep.engine.counts import Counts
 from truestep.engine.diagnosis import Evidence, diagnose
-from truestep.engine.gradients import Verdict, clear, gradients_of, judge
+from truestep.engine.gradients import Verdict, judge, multiply
 from truestep.engine.outcome import Outcome, Reason, Skip
 from truestep.engine.plan import Plan
 from truestep.engine.policy import POLICIES
 from truestep.engine.replay import RandomState, Replay, kept_random_states
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard, Seal
-from truestep.engine.stepping import demand_optimizer, names_of, parameters_of, step
 from truestep.engine.weight_check import WeightCheck
 from truestep.engine.weights import Shares
 from truestep.engine.windows import demand_count
-from truestep.errors import ClockError, StateError
+from truestep.errors import ClockError, OptimizerError, StateError
 from truestep.probe.buffers import Buffers
 
 
@@ -38,6 +40,12 @@ class Work:
     ) -> None:
         self._start = time.perf_counter()
         self.plan, self.scale, self._buffers, self._guard, self._can_replay = plan, scale, buffers, guard, can_replay
+        self._store = plan.store
+        if plan.evaluates_again and not can_replay:
+            raise OptimizerError(
+                "the optimizer evaluates the loss again inside its step, and an attempt() block cannot be run again",
+                hint="call update(window)",
+            )
         self.shares = Shares(plan.loss_is, total)
         self.rates = plan.learning_rates()
         self.examples: int | None = None
@@ -52,11 +60,7 @@ class Work:
         self.open, self.decided = True, False
         self.outcome: Outcome | None = None
         self.whole = True
-        self._all_params = parameters_of(plan.optimizer)
-        self._params = [p for p in self._all_params if p.requires_grad]
-        if not self._params or any(p.dtype is not torch.float32 for p in self._params):
-            demand_optimizer(plan.model, plan.optimizer)  # it was right when the update was built, and now says what is not
-        clear(self._all_params)
+        self._params = plan.store.open()
         buffers.keep()
         self._seal = Seal(self._params)
         self._random = RandomState.now(plan.device)
@@ -77,7 +81,8 @@ class Work:
             loss = loss.float()  # in float16 the scale itself would overflow
         self._guard.demand_open_graph(loss)
         self._seal.demand()
-        torch.autograd.backward(loss * (self.scale.value * share), inputs=self._params)
+        with self._store.adding():
+            torch.autograd.backward(loss * (self.scale.value * share), inputs=self._params)
         self._seal.renew()
         self._losses.append((index, share, value))
 
@@ -105,21 +110,24 @@ class Work:
                 return Verdict(norm=None)
             raise StateError("the attempt made no backward", hint="call attempt.backward(loss, weight) for each microbatch")
         self._seal.demand()
-        self._gradients = gradients_of(self._params)
+        self._gradients = self._store.gradients()
         verdict = judge(self._gradients, self.unit)
         self._values = _read([value for _, _, value in self._losses])
         return verdict
 
-    def apply(self, norm: float) -> None:
-        """Clip a gradient of this norm in original units, and step: average, unscale and clip are one multiplication."""
+    def apply(self, norm: float, *, draw: int) -> None:
+        """Clip a gradient of this norm in original units, and step: average, unscale and clip are one multiplication.
+
+        `draw` numbers the update, for weights that are rounded by draws.
+        """
         plan, self._norm = self.plan, norm
         factor, self._clipped = plan.clip(self._gradients, norm=norm, unit=self.unit)
-        before = [p.detach().clone() for p in self._params] if plan.track_moves else None
-        with self._guard.opened():
-            step(plan.optimizer, self._gradients, factor)
+        before = [p.detach().clone() for p in self._store.stepped] if plan.track_moves else None
+        with self._guard.opened(), self._evaluating() as closure:
+            self._store.step(self._gradients, factor, draw=draw, closure=closure)
         self.decided = True
         if before is not None:
-            self._moved = any(not _same(old, new.detach()) for old, new in zip(before, self._params, strict=True))
+            self._moved = any(not _same(old, new.detach()) for old, new in zip(before, self._store.stepped, strict=True))
 
     def explain(self, verdict: Verdict) -> Skip:
         """Why there is no update, by diagnosis from the state that the window started from; random states are as before it."""
@@ -129,7 +137,7 @@ class Work:
         evidence = Evidence(
             model=self.plan.model,
             params=self._params,
-            names=names_of(self.plan.model, self.plan.optimizer),
+            gradients=self._store.named_gradients(),
             microbatches=self._microbatches,
             losses={index: value for (index, _, _), value in zip(self._losses, self._values, strict=True)},
             scale=self.scale,
@@ -144,7 +152,7 @@ class Work:
 
     def undo(self) -> None:
         """No gradient, and every buffer as before."""
-        clear(self._all_params)
+        self._store.clear()
         self._buffers.restore()
         self.decided = True
 
@@ -183,7 +191,42 @@ class Work:
         return sum(share * value for (_, share, _), value in terms) / self.shares.divisor()
 
     def _loss_again(self, microbatch: Any, in_float32: bool) -> Tensor:
-        return self.plan.loss_under(POLICIES["fp32"] if in_float32 else self.plan.policy, microbatch)
+        if not in_float32:
+            return self.plan.loss_under(self.plan.policy, microbatch)
+        with self._store.in_float32():
+            return self.plan.loss_under(POLICIES["fp32"], microbatch)
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[Evaluations | None]:
+        """The closure of an optimizer that evaluates the loss again inside its step; None for any other.
+
+        Every evaluation starts from the window's random state, and leaves random states and buffers as its forwards left them.
+        """
+        if not self.plan.evaluates_again:
+            yield None
+            return
+        loss, buffers = self._loss(), Buffers(self.plan.model)
+        assert loss is not None
+        replay = Replay(self._loss_again, self._microbatches, self._random)
+
+        def again() -> tuple[float, bool]:
+            self._store.clear()
+            buffers.keep()
+            values = [self._add_again(index, loss) for index, loss in enumerate(replay.losses())]
+            buffers.restore()
+            gradients = self._store.gradients()
+            multiply(gradients, self.unit)
+            return sum(values) / self.shares.divisor(), all(bool(g.isfinite().all()) for g in gradients)
+
+        with kept_random_states(self.plan.device):
+            yield Evaluations(loss, again)
+
+    def _add_again(self, index: int, loss: Tensor) -> float:
+        """The backward of one microbatch once more; its loss by its share, 0 where it weighs nothing."""
+        share = {known: share for known, share, _ in self._losses}.get(index, 0.0)
+        if share:
+            torch.autograd.backward(loss.float() * (self.scale.value * share), inputs=self._params)
+        return share * loss.item() if share else 0.0
 
     def _demand_counts(self, clock: Clock) -> None:
         """ClockError where the schedule's clock counts what nobody told."""
@@ -204,4 +247,5 @@ def _read(values: list[Any]) -> list[float]:
 
 def _same(old: Tensor, new: Tensor) -> bool:
     """Equal bit for bit, so that a NaN that stayed counts as unmoved."""
-    return torch.equal(old.view(torch.int32), new.view(torch.int32))
+    bits = torch.int32 if old.dtype is torch.float32 else torch.int16
+    return torch.equal(old.view(bits), new.view(bits))
