@@ -103,9 +103,10 @@ class Narrow(Store):
     """What both kinds of narrow weights share: the narrowing, the sums of gradients, the way to float32 for a while."""
 
     def __init__(self, model: nn.Module, build: Build, policy: Policy) -> None:
+        originals = {id(p): p.data for p in model.parameters()}
         leaves = narrow(model, policy.weights)
         self._sums = Sums(leaves)
-        super().__init__(model, build(self._given(leaves)))
+        super().__init__(model, build(self._given(leaves, originals)))
 
     def adding(self) -> AbstractContextManager[None]:
         """Sums in float32 from the second backward on."""
@@ -128,8 +129,8 @@ class Narrow(Store):
             for p, data, wide in stored:
                 p.data = data.copy_(wide)
 
-    def _given(self, leaves: list[Parameter]) -> list[Parameter]:
-        """What the optimizers are built from."""
+    def _given(self, leaves: list[Parameter], originals: dict[int, Tensor]) -> list[Parameter]:
+        """What the optimizers are built from; `originals` are the weights as they came, by the parameter's id."""
         return leaves
 
     def _wide(self, leaf: Parameter) -> Tensor:
@@ -144,8 +145,9 @@ class Masters(Narrow):
     place of its 2. From the finite check to the end of the step the gradient lies in float32: 4 bytes in place of 2.
     """
 
-    def _given(self, leaves: list[Parameter]) -> list[Parameter]:
-        self._master_of = {id(leaf): Parameter(leaf.detach().float()) for leaf in leaves if leaf.dtype is not torch.float32}
+    def _given(self, leaves: list[Parameter], originals: dict[int, Tensor]) -> list[Parameter]:
+        narrowed = [leaf for leaf in leaves if leaf.dtype is not torch.float32]
+        self._master_of = {id(leaf): Parameter(originals[id(leaf)].float()) for leaf in narrowed}
         self._leaf_of = {id(self._master_of[id(leaf)]): leaf for leaf in leaves if id(leaf) in self._master_of}
         self._versions = {id(leaf): leaf._version for leaf in self._leaf_of.values()}
         return [self._master_of.get(id(leaf), leaf) for leaf in leaves]
@@ -172,6 +174,7 @@ class Masters(Narrow):
         for master, leaf in pairs:
             master.grad = None
             self._versions[id(leaf)] = leaf._version
+        gradients.clear()  # nobody else holds them now
 
     def clear(self) -> None:
         """Leave no gradient on masters nor weights."""
@@ -214,7 +217,7 @@ class Pure(Narrow):
     From the finite check to the end of the step the gradient lies in float32.
     """
 
-    PORTION = 2**24
+    PORTION = 2**22
 
     def __init__(self, model: nn.Module, build: Build, policy: Policy) -> None:
         self.dtypes, self._seed = (policy.weights, torch.float32), policy.seed
@@ -239,6 +242,7 @@ class Pure(Narrow):
         """Step in float32, portion by portion, and round what comes out."""
         assert closure is None
         multiply(gradients, factor)
+        gradients.clear()  # so that each is given up as soon as it has been applied
         generator = generator_of(self.device, seed=self._seed, draw=draw)
         with self.all_or_none(self.stepped):
             for optimizer in self.optimizers:
@@ -266,7 +270,7 @@ class Pure(Narrow):
         for p, data in narrow_ones:
             p.grad = None
             p.data = data.float()
-            p.grad = self._gradients.get(id(p))
+            p.grad = self._gradients.pop(id(p), None)
             _cast(optimizer.state.get(p, {}), data.dtype, Tensor.float)
         try:
             yield

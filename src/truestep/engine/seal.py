@@ -32,6 +32,10 @@ class Seal:
         self._gradients = [p.grad for p in self._params]
         self._versions = _versions(self._gradients)
 
+    def release(self) -> None:
+        """Nothing is watched any more, nor kept alive."""
+        self._params, self._gradients, self._versions = [], [], []
+
     def demand(self) -> None:
         """StateError where a gradient is not the attempt's own any more."""
         gradients = [p.grad for p in self._params]

@@ -110,6 +110,7 @@ class Work:
                 return Verdict(norm=None)
             raise StateError("the attempt made no backward", hint="call attempt.backward(loss, weight) for each microbatch")
         self._seal.demand()
+        self._seal.release()
         self._gradients = self._store.gradients()
         verdict = judge(self._gradients, self.unit)
         self._values = _read([value for _, _, value in self._losses])
@@ -161,6 +162,7 @@ class Work:
         self.open = False
         if not self.decided:
             self.undo()
+        self._gradients, self._microbatches = [], []  # whoever keeps the attempt keeps no tensors
 
     def report(self, skip: Skip | None, counts: Counts, next_scale: LossScale, weight_check: WeightCheck) -> Outcome:
         """The outcome, once all has been decided. Reads the losses, which waits for the device."""
