@@ -1,8 +1,8 @@
 """Measures the bytes that each policy takes for a parameter, by the process's resident memory: python benchmarks/weight_bytes.py.
 
-Each row is a process of its own, which trains 8 linear layers by AdamW on one example, so that activations weigh nothing. `held` is
-what stays between two attempts once gradients are cleared, `gradients` what the window's gradients add to it before the finite
-check, `peak` the highest point of an attempt above the empty process: transient copies are what it has beyond the other two.
+Each row is a process of its own, which trains 8 linear layers by AdamW on one example: activations weigh nothing. `held` is
+what stays between two attempts once gradients are cleared, `gradients` what the window's gradients add to it before the
+finite check, `peak` the highest point of an attempt above the empty process: transient copies are what it has beyond both.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ def measured(policy: str, microbatches: int) -> dict[str, object]:
 
     def build(width: int) -> truestep.Update[torch.Tensor]:
         model = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(LAYERS)))
-        return truestep.Update(
-            model, lambda params: torch.optim.AdamW(params), loss=lambda model, x: model(x).square().mean(), policy=policy
-        )
+        return truestep.Update(model, torch.optim.AdamW, loss=lambda model, x: model(x).square().mean(), policy=policy)
 
     build(64)([torch.ones(1, 64)] * microbatches)  # libraries have loaded and laid out what they need
     empty = resident("VmRSS")
