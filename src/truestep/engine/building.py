@@ -12,8 +12,9 @@ from torch.optim import Optimizer
 
 from truestep.engine.clock import demand_scheduler
 from truestep.engine.demands import demand_model
-from truestep.engine.low import Masters, Pure
+from truestep.engine.narrow import Masters
 from truestep.engine.policy import Policy
+from truestep.engine.pure import Pure
 from truestep.engine.store import Store
 from truestep.errors import PolicyError
 

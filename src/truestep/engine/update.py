@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
-from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from truestep.engine.attempt import Attempt
-from truestep.engine.building import schedulers_of, store_of
+from truestep.engine.building import Given, schedulers_of, store_of
 from truestep.engine.clip import Clip, clip_of
 from truestep.engine.clock import Every, Schedule, clock_of
 from truestep.engine.counts import Counts
@@ -39,20 +38,25 @@ class Update(Generic[M]):
 
     The gradient alone decides: an attempt is skipped where an element of it is not finite, and completed where all are, even if
     the loss is not. A skip, or an exception, leaves parameters, optimizer, buffers and scheduler as they were and gradients None;
-    it does not restore what a forward writes into parameters (Embedding's max_norm) or keeps outside of modules. Backward
+    it does not restore what a forward writes into parameters (Embedding's max_norm) or keeps outside of modules. A step that
+    raises leaves all as before where it is an optimizer's first, and else an update that asks for a saved state. Backward
     reaches the optimizer's parameters only, so that GANs take one update for each optimizer.
 
     Args:
-        model, optimizer: float32 parameters on one device; any torch optimizer that steps from one gradient.
+        model: float32 parameters on one device; a policy of narrow weights narrows them, but for normalization layers.
+        optimizer: any torch optimizer; a list of them, which step together or not at all; or a function from the model's
+            parameters to either, which policies of narrow weights need. One that evaluates the loss again inside its step
+            (LBFGS) takes fp32 or bf16, no clip, and `update(window)`; what it finds not finite there is a GradientError.
         loss: from (model, microbatch) to a scalar, in original units.
         loss_is: "mean" over its weight, "sum", or "share": the window's loss is the plain sum of the losses.
         weight: from a microbatch to what its loss is a mean over. None counts examples. Held against the denominator read off
             the loss's graph on the first attempt; `check_weight=False` leaves that out.
-        policy: "fp32", "tf32", "bf16", "fp16", or a Policy.
+        policy: "fp32", "tf32", "bf16", "fp16"; "bf16-master", "fp16-master", whose weights are narrow and follow float32
+            masters; "bf16-pure", whose weights and moments are rounded stochastically; or a Policy.
         scale: a LossScale; None takes the policy's. `allow_underflow=True` permits float16 without one.
         clip: ClipNorm, ClipValue or None, in original units.
-        scheduler, clock: stepped on "completed" attempts (default), any "attempt", the end of an "epoch", Every(examples=N) or
-            Every(tokens=N) applied.
+        scheduler, clock: one, a list, or a function from the optimizer (or the list of them) to either; stepped on "completed"
+            attempts (default), any "attempt", the end of an "epoch", Every(examples=N) or Every(tokens=N) applied.
         examples, tokens: from a microbatch to its counts. None: the first dimension of its first array, and not counted.
         max_consecutive_skips: SkipLimitError after so many skipped attempts in a row; None never.
         incurable: "keep" leaves the loss scale alone on a skip that no smaller scale can cure; "backoff" shrinks it on every
@@ -73,7 +77,7 @@ class Update(Generic[M]):
     def __init__(
         self,
         model: nn.Module,
-        optimizer: Optimizer | Sequence[Optimizer] | Callable[[list[Parameter]], Optimizer | Sequence[Optimizer]],
+        optimizer: Given,
         *,
         loss: Callable[[Any, M], Tensor],
         loss_is: LossIs = "mean",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import truestep
 from tests.engine.loops import OPTIMIZERS, Batch, batch, cross_entropy, mlp, poisoned, same, split, weights
-from truestep.engine import low
+from truestep.engine.pure import Pure
 from truestep.errors import PolicyError, StateError
 
 NARROW = {"bf16-master": torch.bfloat16, "fp16-master": torch.float16, "bf16-pure": torch.bfloat16}
@@ -190,7 +190,7 @@ def test_portions_of_a_step_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     for seed in range(3):
         whole([batch(4, seed)])
         with monkeypatch.context() as patch:
-            patch.setattr(low.Pure, "PORTION", 9)
+            patch.setattr(Pure, "PORTION", 9)
             parts([batch(4, seed)])
     assert same(state(whole), state(parts))
 
