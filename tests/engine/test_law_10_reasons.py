@@ -376,3 +376,43 @@ def test_an_attempt_block_blames_no_input_where_the_loss_is_finite() -> None:
     with unscaled.attempt(total=4) as attempt:
         attempt.backward(cross_entropy(unscaled.plan.model, batch(4)) * math.nan, 4)
     assert (attempt.outcome.skip.reason, attempt.outcome.skip.place) == (Reason.PARAMETER, "0.bias")
+
+
+def test_what_does_not_happen_again_is_not_explained() -> None:
+    losses = iter([math.nan, 1.0, 1.0, 1.0])
+    update = updating(mlp(), lambda model, data: cross_entropy(model, data) * next(losses), policy="fp16", check_weight=False)
+    skip = update([batch(2)]).skip
+    assert (skip.reason, skip.curable) == (Reason.LOSS, False)
+    assert "could not be run again" in skip.detail
+    assert "the loss of microbatch 0 came out as" in skip.detail
+
+
+def test_a_forward_that_has_no_float32_is_explained_without_it() -> None:
+    def loss(model: nn.Module, data: tuple[Tensor, Tensor]) -> Tensor:
+        out = model(data[0])
+        if out.dtype is torch.float32:
+            raise RuntimeError("made for float16")
+        return out.mul(1e5).sum().exp()
+
+    skip = updating(mlp(), loss, policy="fp16", check_weight=False)([batch(2)]).skip
+    assert (skip.reason, skip.place) == (Reason.FORWARD, "the loss")
+
+
+def test_a_root_of_what_float16_rounds_to_0_is_undefined_there_and_finite_in_float32() -> None:
+    def loss(model: nn.Module, data: tuple[Tensor, Tensor]) -> Tensor:
+        return (model(data[0]) * 1e-9).abs().sqrt().sum()
+
+    skip = updating(mlp(), loss, policy="fp16", check_weight=False)([batch(2)]).skip
+    assert skip.reason is Reason.UNDEFINED
+    assert skip.detail.endswith("; in float32 it is finite")
+
+
+def test_a_quotient_by_0_that_the_loss_masks_is_named_with_the_step_that_met_it() -> None:
+    def loss(model: nn.Module, data: tuple[Tensor, Tensor]) -> Tensor:
+        out = model(data[0])
+        return torch.where(out > 1e9, out / 0 * out, out).mean()
+
+    skip = updating(mlp(), loss, check_weight=False)([batch(2)]).skip
+    assert skip.reason is Reason.UNDEFINED
+    assert "MulBackward0, the backward of mul in the loss" in skip.detail
+    assert "div in the loss" in skip.detail

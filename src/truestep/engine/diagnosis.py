@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +16,13 @@ from truestep.engine.gradients import Verdict
 from truestep.engine.outcome import Reason, Skip
 from truestep.engine.replay import Replay
 from truestep.engine.scale import LossScale
+from truestep.errors import StateError
 from truestep.probe.backward import Fault, first_fault
 from truestep.probe.buffers import Buffers
 from truestep.probe.finiteness import first_input, first_parameter, not_finite, tensors
 from truestep.probe.origin import Origin, Trace
+
+T = TypeVar("T")
 
 SMALLEST = 2.0**-126
 """A factor of a loss at which its gradient is not finite only if no factor makes it so: float32's smallest normal number."""
@@ -110,8 +113,8 @@ class _Replays:
         named = _given(index, origin, self._evidence)
         if named is not None:
             return named
-        wide = next(islice(self._losses(in_float32=True), index, None)).item()
-        if math.isfinite(wide):
+        wide = self._in_float32(index, lambda loss: loss.item())
+        if wide is not None and math.isfinite(wide):
             return _skip(Reason.FORWARD, origin.place, f"{what}, and {wide:g} in float32: {origin.text}")
         return _skip(Reason.FORWARD if origin.overflow else Reason.LOSS, origin.place, f"{what}: {origin.text}")
 
@@ -128,16 +131,29 @@ class _Replays:
         place = names.get(id(self._evidence.params[fault.parameter])) or _worst(self._evidence)
         site = trace.site(fault.node)
         step = fault.node.name() if site is None else f"{fault.node.name()}, the backward of {site.words},"
-        return _skip(Reason.UNDEFINED, place, f"{what}: {step} made {fault.value} of finite numbers")
+        kept = "finite numbers" if origin is None else f"what its forward had left: {origin.text}"
+        wide = "; in float32 it is finite" if self._in_float32(index, lambda loss: self._finite_at(1.0, loss)) else ""
+        return _skip(Reason.UNDEFINED, place, f"{what}: {step} made {fault.value} of {kept}{wide}")
 
     def _finite_at(self, scale: float, loss: Tensor) -> bool:
         seed = torch.full_like(loss, scale, dtype=torch.float32)
         gradients = torch.autograd.grad(loss.float(), list(self._evidence.params), seed, allow_unused=True)
         return all(not_finite(g) is None for g in gradients if g is not None)
 
-    def _losses(self, *, in_float32: bool = False) -> Iterator[Tensor]:
+    def _losses(self) -> Iterator[Tensor]:
         self._buffers.restore()
-        return self._replay.losses(in_float32=in_float32)
+        for index, loss in enumerate(self._replay.losses()):
+            if math.isfinite(self._evidence.losses.get(index, loss.item())) != math.isfinite(loss.item()):
+                raise StateError(f"the loss of microbatch {index} came out as {loss.item()}")
+            yield loss
+
+    def _in_float32(self, index: int, look: Callable[[Tensor], T]) -> T | None:
+        """`look` at the loss of a microbatch in float32; None where what a narrower policy runs does not run in float32."""
+        self._buffers.restore()
+        try:
+            return look(next(islice(self._replay.losses(in_float32=True), index, None)))
+        except (RuntimeError, TypeError, ValueError):
+            return None
 
 
 def _tried(evidence: Evidence, replays: _Replays) -> Skip:
