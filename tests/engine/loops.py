@@ -79,6 +79,6 @@ def by_hand(
 
 
 def everything(update: Any) -> list[Tensor]:
-    """Every tensor that training changes: parameters, buffers and the optimizer's state, as copies."""
-    model, optimizer = update.plan.model, update.optimizers[0]
-    return weights(model) + [b.detach().clone() for b in model.buffers()] + optimizer_state(optimizer)
+    """Every tensor that training changes: parameters, buffers and the optimizers' states, as copies."""
+    states = [state for optimizer in update.optimizers for state in optimizer_state(optimizer)]
+    return weights(update.model) + [b.detach().clone() for b in update.model.buffers()] + states
