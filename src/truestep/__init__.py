@@ -5,6 +5,7 @@ updates and returns an `Outcome` for each, and `Ledger`, which keeps them.
 """
 
 from truestep import errors
+from truestep.checkpoint import Checkpoint, Checkpoints, Restored, read_checkpoint, restore
 from truestep.engine.attempt import Attempt
 from truestep.engine.clip import ClipNorm, ClipValue
 from truestep.engine.clock import Every
@@ -20,6 +21,8 @@ from truestep.tasks import Splits, Task
 __all__ = [
     "Alert",
     "Attempt",
+    "Checkpoint",
+    "Checkpoints",
     "ClipNorm",
     "ClipValue",
     "Counts",
@@ -29,6 +32,7 @@ __all__ = [
     "Outcome",
     "Policy",
     "Reason",
+    "Restored",
     "Skip",
     "SkipAlarm",
     "Splits",
@@ -36,6 +40,8 @@ __all__ = [
     "Update",
     "Window",
     "errors",
+    "read_checkpoint",
+    "restore",
     "sinks",
     "windows",
 ]

@@ -81,12 +81,13 @@ class Checkpoints:
         with self._errors(f"{self.folder} cannot take checkpoints"):
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
-                self._hold = held(self.folder)
+                hold = held(self.folder)
             except BlockingIOError as error:
                 hint = "wait for it to end, or give another folder"
                 raise CheckpointError(f"another process saves into {self.folder}", hint=hint, path=str(self.folder)) from error
             atomic.sweep(self.folder, "attempt-*.ckpt")
             atomic.prove_writable(self.folder / "attempt-probe.ckpt")
+        self._hold = hold
 
     def save(self, update: Update[Any], *, quality: float | None = None, **parts: Any) -> Path:
         """Save all that `update` needs to go on, and `parts`, and return the file; those in excess are gone then.
