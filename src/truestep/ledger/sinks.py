@@ -123,6 +123,7 @@ class WandB:
     def __init__(self, *, run: Any = None, **options: Any) -> None:
         self.options = options
         self._run, self._is_ours = run, run is None
+        self._defined: set[str] = set()
 
     def open(self, header: Record) -> None:
         """Begin the run, or go on with it."""
@@ -131,14 +132,15 @@ class WandB:
         if self._is_ours:
             options = {"id": _id(header), "name": header["run_id"], "resume": "allow", "config": header, **self.options}
             self._run = wandb.init(**options)
-        # W&B's own step cannot go back, as a resume may
-        self._run.define_metric("*", step_metric="attempt")
 
     def resume(self, attempts: int) -> None:
         """Nothing: wandb.init went on in the run."""
 
     def attempt(self, attempt: int, scalars: Scalars) -> None:
-        """One row."""
+        """One row, whose axis is the attempt: W&B's own step cannot go back, as a resume may."""
+        for name in scalars.keys() - self._defined:
+            self._run.define_metric(name, step_metric="attempt")
+        self._defined |= scalars.keys()
         self._run.log({"attempt": attempt, **scalars})
 
     def close(self) -> None:
@@ -170,8 +172,12 @@ class Trackio:
 
     def close(self) -> None:
         """Wait until all is stored."""
+        from trackio.context_vars import current_run  # noqa: PLC0415
+
         with contextlib.redirect_stdout(sys.stderr):
             self._run.finish()
+        if current_run.get() is self._run:  # else Trackio finishes it again, and prints so, when the process ends
+            current_run.set(None)
 
 
 class MLflow:
