@@ -10,6 +10,7 @@ from truestep.engine.attempt import Attempt
 from truestep.engine.clip import ClipNorm, ClipValue
 from truestep.engine.clock import Every
 from truestep.engine.counts import Counts
+from truestep.engine.ema import Ema
 from truestep.engine.outcome import Outcome, Reason, Skip
 from truestep.engine.policy import Policy
 from truestep.engine.scale import LossScale
@@ -26,6 +27,7 @@ __all__ = [
     "ClipNorm",
     "ClipValue",
     "Counts",
+    "Ema",
     "Every",
     "Ledger",
     "LossScale",
