@@ -37,7 +37,7 @@ class Checkpoint:
     path: Path
     description: Description
     state: Mapping[str, Any]
-    """"model", "optimizers", "schedulers", "update", "random" and "parts"; tensors lie on the CPU."""
+    """"model" (its weights in float32), "optimizers", "schedulers", "update", "random" and "parts"; tensors lie on the CPU."""
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
