@@ -76,9 +76,10 @@ def restore(path: str | os.PathLike[str], update: Update[Any], **parts: Any) -> 
     """
     path = Path(path)
     with opened(path) as file:
-        if not is_ours(file):
-            return restore_state(path, plain.state_of(path, loaded(path, file), parts), update, parts)
-    return restore_checkpoint(read_checkpoint(path), update, parts)
+        content = None if is_ours(file) else loaded(path, file)
+    if content is None:
+        return restore_checkpoint(read_checkpoint(path), update, parts)
+    return restore_state(path, plain.state_of(path, content, parts), update, parts)
 
 
 def restore_checkpoint(
