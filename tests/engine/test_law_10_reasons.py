@@ -278,7 +278,7 @@ def test_a_row_that_is_masked_whole_is_told_at_the_attention_and_traced_to_the_m
     outcome = updating(Masked(fused=False), masked_loss)([(*batch(4), mask)])
     assert (outcome.skip.reason, outcome.skip.place) == (Reason.LOSS, "attention")
     assert "softmax in MultiheadAttention 'attention'" in outcome.skip.detail
-    assert "microbatch 0[2]: it holds -inf" in outcome.skip.detail
+    assert "microbatch 0[2]: it holds -inf, first at [0, 1]" in outcome.skip.detail
 
 
 def test_an_array_that_goes_through_numpy_is_still_an_input() -> None:

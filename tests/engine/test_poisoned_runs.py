@@ -277,6 +277,21 @@ def test_a_poisoned_run_says_what_poisoned_it_and_goes_on(poison: Poison, policy
     assert update(window(10)).completed
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_one_bad_number_anywhere_in_a_window_is_found(seed: int) -> None:
+    torch.manual_seed(seed)
+    model = Net(plain)
+    update = truestep.Update(model, torch.optim.AdamW(model.parameters()), loss=cross_entropy, policy="bf16")
+    assert update(window(0)).completed
+    bad = window(1)
+    index, side, column = (int(torch.randint(0, n, ())) for n in (3, 2, 4))
+    row = int(torch.randint(0, len(bad[index]["y"]), ()))
+    bad[index]["x"][side][row, column] = (NAN, INF, -INF)[seed % 3]
+    skip = update(bad).skip
+    assert (skip.reason, skip.place) == (Reason.INPUT, f"microbatch {index}['x'][{side}]")
+    assert skip.detail.endswith(f"first at [{row}, {column}]")
+
+
 def overshooting(rate: float, steps: int, policy: str) -> tuple[truestep.Update, list[truestep.Outcome]]:
     """A regression whose learning rate is too large: each update overshoots by a factor, until something overflows."""
     torch.manual_seed(0)
@@ -319,7 +334,7 @@ def test_a_learning_rate_that_makes_a_weight_infinite_in_the_step_is_a_parameter
     assert update([torch.ones(2, 4)]).completed
     skip = update([torch.ones(2, 4)]).skip
     assert (skip.reason, skip.place, skip.curable) == (Reason.PARAMETER, "weight", False)
-    assert skip.detail == "it holds inf, since before this attempt"
+    assert skip.detail == "it holds inf, first at [0, 0], since before this attempt"
 
 
 @pytest.mark.parametrize("policy", ALL)

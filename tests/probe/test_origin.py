@@ -157,7 +157,7 @@ def test_a_row_masked_whole_is_the_softmaxs_and_names_the_mask() -> None:
     found = origin(lambda x, mask: (x + mask).softmax(1), ONES, torch.full((2, 2), -INF))
     assert found.role == "operation"
     assert found.text.startswith("softmax in the model")
-    assert "(input 1: it holds -inf)" in found.text
+    assert "(input 1: it holds -inf, first at [0, 0])" in found.text
     found = origin(lambda x: x.masked_fill(x > 0, -INF).softmax(1), ONES)
     assert "made nan of an infinity (masked_fill in the model" in found.text
 
