@@ -167,6 +167,19 @@ def test_torn_files_do_not_count_among_those_that_are_kept_and_are_not_removed(f
     assert ours.restore(update, data=data).refused == (), "the newest is whole"
 
 
+def test_what_is_saved_after_a_torn_one_is_newer_even_with_fewer_attempts(two, folder, tmp_path):
+    update, data = begin()
+    train(update, data, 9)
+    late = truestep.Checkpoints(folder).save(update, data=data)
+    late.write_bytes(late.read_bytes()[:-1])
+    ours = truestep.Checkpoints(folder)
+    assert ours.restore(update, data=data).attempts == 2
+    train(update, data, 1)
+    path = ours.save(update, data=data)
+    restored = truestep.Checkpoints(folder).restore(update, data=data)
+    assert (restored.path, restored.refused) == (path, ())
+
+
 def test_a_checkpoint_is_a_head_to_read_and_what_torch_writes(two):
     first, second, rest = (two / NEWEST).read_bytes().split(b"\n", 2)
     assert first.startswith(b"truestep-checkpoint 1 ")
