@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim import Optimizer
 
 from truestep.engine.gradients import clear
@@ -19,14 +21,19 @@ from truestep.errors import PolicyError, StateError
 
 Build = Callable[[list[Parameter]], Sequence[Optimizer]]
 
-NORMALIZATION = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
-"""Layers that keep float32 parameters: torch's take no narrower ones beside a float32 input or float32 statistics."""
+IN_FLOAT32 = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, ParametrizationList)
+"""What keeps float32 parameters: normalization layers, for torch's take no narrower ones beside a float32 input or float32
+statistics, and what weights are computed from (spectral norm)."""
 
 
 def narrowed(model: nn.Module, dtype: torch.dtype) -> list[Parameter]:
-    """Store the model's float32 parameters in `dtype`, but those of normalization layers; all its trained ones, in order."""
-    kept = {id(p) for module in model.modules() if isinstance(module, NORMALIZATION) for p in module.parameters(recurse=False)}
+    """Store the model's float32 parameters in `dtype`, but those `IN_FLOAT32`; returned are all its trained ones, in order."""
+    kept = {id(p) for module in model.modules() if isinstance(module, IN_FLOAT32) for p in module.parameters(recurse=False)}
     for name, p in model.named_parameters():
+        if is_lazy(p):
+            raise PolicyError(
+                f"parameter {name!r} has no weights yet", hint="run one forward before the update is built", parameter=name
+            )
         if p.dtype not in (torch.float32, dtype):
             found, wanted = (str(each).removeprefix("torch.") for each in (p.dtype, dtype))
             raise PolicyError(

@@ -106,4 +106,4 @@ class Plan(Generic[M]):
     def learning_rates(self) -> tuple[float, ...]:
         """The learning rate of each parameter group that has one, optimizer after optimizer, as it stands."""
         groups = [group for optimizer in self.store.optimizers for group in optimizer.param_groups]
-        return tuple(float(group["lr"]) for group in groups if "lr" in group)
+        return tuple(float(group["lr"]) for group in groups if group.get("lr") is not None)

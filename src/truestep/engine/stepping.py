@@ -57,7 +57,7 @@ class AllOrNone:
     """What an exception inside a step leaves: everything as before where a copy was kept, else an update that refuses to go on.
 
     A copy of weights and optimizer state is kept for the first step, in which most faults show, and for every step that evaluates
-    the loss again; an ordinary step pays for none.
+    the loss again; an ordinary step pays for none. One that raises before it has written anything leaves nothing to be mended.
     """
 
     def __init__(self, optimizers: Sequence[Optimizer]) -> None:
@@ -69,13 +69,14 @@ class AllOrNone:
     def __call__(self, params: Sequence[Parameter], *, undoable: bool = False) -> Iterator[None]:
         """One step of all optimizers."""
         kept = _Kept(self._optimizers, params) if undoable or not self._proven else None
+        before = self._written(params)
         try:
             yield
         except BaseException as error:
-            if kept is None:
-                self._torn = f"{type(error).__name__}: {error}"
-            else:
+            if kept is not None:
                 kept.restore()
+            elif self._written(params) != before:
+                self._torn = f"{type(error).__name__}: {error}"
             raise
         self._proven = True
 
@@ -90,6 +91,12 @@ class AllOrNone:
     def mended(self) -> None:
         """A state was loaded: what was half done is gone."""
         self._torn = None
+
+    def _written(self, params: Sequence[Parameter]) -> list[object]:
+        """What moves as soon as a step writes: the weights' versions, and those of the state that it comes to first."""
+        states = (next(iter(optimizer.state.values()), {}) for optimizer in self._optimizers)
+        held = [value for state in states for value in state.values() if isinstance(value, Tensor)]
+        return [*(p._version for p in params), *((id(value), value._version) for value in held)]
 
 
 class _Kept:

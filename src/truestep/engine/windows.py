@@ -57,13 +57,23 @@ def demand_window(window: object) -> None:
 def examples_of(microbatch: Any) -> int:
     """The number of examples: the first dimension of the first array in `microbatch`, searched depth first.
 
+    WindowError where there is none, and where it lies in a list inside of another and the arrays disagree: a list of images.
+
     >>> import torch
     >>> examples_of({"input": torch.zeros(8, 3), "label": torch.zeros(8)})
     8
     """
-    for _, array in leaves(microbatch):
-        if len(array.shape):
-            return int(array.shape[0])
+    arrays = ((path, array) for path, array in leaves(microbatch) if len(array.shape))
+    path, first = next(arrays, ("", None))
+    if first is not None:
+        if path.count("[") > 1 and any(array.shape[0] != first.shape[0] for _, array in arrays):
+            raise WindowError(
+                f"the number of examples cannot be read off a nested microbatch whose arrays differ in their first dimension "
+                f"({first.shape[0]} at {path})",
+                hint="give Update(examples=...), a function from a microbatch to its number of examples",
+                path=path,
+            )
+        return int(first.shape[0])
     raise WindowError(
         f"the number of examples cannot be read off a {type(microbatch).__name__} without arrays",
         hint="give Update(examples=...), a function from a microbatch to its number of examples",

@@ -27,15 +27,18 @@ class _Slot:
     """A forward wrote it without moving its version, as writes through `.data` do."""
     lazy: bool = False
     """It had no content yet."""
+    trained: bool = False
+    """Its module was in training when it was kept: it may have written silently, whatever it is in now."""
 
     def keep(self, *, again: bool) -> tuple[Tensor, Tensor] | None:
         """Note what stands there. The copy to renew, and from what: if `again`, or where it may differ; else None."""
         tensor = self.owner._buffers.get(self.name)
         if tensor is not None and tensor is self.tensor and self.copy is not None and self.copy.shape == tensor.shape:
             renewed = again or self._may_differ(tensor)
+            self.trained = self.owner.training
             self._note_version(tensor)
             return (self.copy, tensor) if renewed else None
-        self.lazy = tensor is not None and is_lazy(tensor)
+        self.lazy, self.trained = tensor is not None and is_lazy(tensor), self.owner.training
         self.tensor, self.copy, self.version = tensor, None, None
         if tensor is not None and not self.lazy:
             self.copy = tensor.detach().clone()
@@ -71,7 +74,7 @@ class _Slot:
     def _may_differ(self, tensor: Tensor) -> bool:
         if self.silent or self.version is None or tensor._version != self.version:
             return True
-        return self.name in WRITTEN_SILENTLY and self.owner.training
+        return self.name in WRITTEN_SILENTLY and (self.trained or self.owner.training)
 
 
 class Buffers:
