@@ -28,7 +28,9 @@ class Evidence:
     names: Mapping[int, str]
     microbatches: Sequence[Any]
     losses: Mapping[int, float]
-    """The losses that had a backward, by the index of their microbatch."""
+    """The losses that had a backward, by the index of their microbatch; of several terms the first that is not finite."""
+    term: str | None = None
+    """The name of the first term that is not finite; None where the loss has no terms."""
     scale: LossScale
     replay: Replay | None
     """None for an attempt() block, whose forwards cannot be run again."""
@@ -62,7 +64,8 @@ def _parameter(evidence: Evidence) -> Skip | None:
 def _forward(evidence: Evidence) -> Skip:
     """A loss that is not finite: an overflow where float32 has none or a module put out an infinity, else undefined."""
     index, loss = next((i, loss) for i, loss in evidence.losses.items() if not math.isfinite(loss))
-    what = f"the loss of microbatch {index} is {loss}"
+    whose = "" if evidence.term is None else f"term {evidence.term!r} of "
+    what = f"{whose}the loss of microbatch {index} is {loss}"
     if evidence.replay is None:
         return _skip(Reason.LOSS, None, f"{what}; an attempt() block cannot be run again to name a module")
     wide = _nth(evidence.replay, index, in_float32=True).item()
