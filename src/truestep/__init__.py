@@ -14,10 +14,11 @@ from truestep.engine.policy import Policy
 from truestep.engine.scale import LossScale
 from truestep.engine.update import Update
 from truestep.engine.windows import Window, windows
-from truestep.ledger import Ledger
+from truestep.ledger import Alert, Ledger, SkipAlarm, sinks
 from truestep.tasks import Splits, Task
 
 __all__ = [
+    "Alert",
     "Attempt",
     "ClipNorm",
     "ClipValue",
@@ -29,10 +30,12 @@ __all__ = [
     "Policy",
     "Reason",
     "Skip",
+    "SkipAlarm",
     "Splits",
     "Task",
     "Update",
     "Window",
     "errors",
+    "sinks",
     "windows",
 ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -55,3 +58,27 @@ def same(left: list[Tensor], right: list[Tensor]) -> bool:
 def optimizer_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     """Every tensor of the optimizer's state, in order, as copies."""
     return [value.detach().clone() for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
+
+
+def by_hand(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    window: list[Any],
+    loss: Callable[[nn.Module, Any], Tensor] = cross_entropy,
+    weights: Sequence[float] | None = None,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """One effective update as a careful person writes it: each mean at its share of the examples, or of `weights`."""
+    weights = [len(data[0]) for data in window] if weights is None else weights
+    optimizer.zero_grad()
+    for data, weight in zip(window, weights, strict=True):
+        with torch.autocast("cpu", dtype=dtype, enabled=dtype is not None):
+            value = loss(model, data)
+        (value.float() * (weight / sum(weights))).backward()
+    optimizer.step()
+
+
+def everything(update: Any) -> list[Tensor]:
+    """Every tensor that training changes: parameters, buffers and the optimizers' states, as copies."""
+    states = [state for optimizer in update.optimizers for state in optimizer_state(optimizer)]
+    return weights(update.model) + [b.detach().clone() for b in update.model.buffers()] + states

@@ -58,7 +58,7 @@ def test_a_completed_attempt_may_move_nothing_and_says_so_when_asked() -> None:
     outcome = update([batch(4)])
     assert outcome.completed
     assert outcome.moved() is False
-    update.plan.optimizer.param_groups[0]["lr"] = 1e-2
+    update.optimizers[0].param_groups[0]["lr"] = 1e-2
     assert update([batch(4)]).moved() is True
     assert update([poisoned(batch(4))]).moved() is False
 

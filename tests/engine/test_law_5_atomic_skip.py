@@ -38,7 +38,7 @@ def buffers(model: nn.Module) -> list[Tensor]:
 
 
 def everything(update: truestep.Update) -> list[Tensor]:
-    return weights(update.plan.model) + optimizer_state(update.plan.optimizer) + buffers(update.plan.model)
+    return weights(update.plan.model) + optimizer_state(update.optimizers[0]) + buffers(update.plan.model)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

@@ -95,6 +95,12 @@ def test_clipping_by_value_cuts_in_original_units(scale: float) -> None:
     assert outcome.grad_norm_clipped == pytest.approx((0.2**2 + 0.5) ** 0.5, rel=1e-6)
 
 
+def test_clipping_by_value_holds_where_scaled_units_are_too_small_for_the_limit() -> None:
+    reached, outcome = apply([3.0, -0.5], scale=truestep.LossScale.static(2.0**-94), clip=truestep.ClipValue(1e-20))
+    assert reached.tolist() == [torch.tensor(1e-20).item(), torch.tensor(-1e-20).item()]  # 1e-20 * 2^-94 is 0 in float32
+    assert outcome.grad_norm_clipped == pytest.approx(2.0**0.5 * 1e-20, rel=1e-6, abs=0.0)
+
+
 @pytest.mark.parametrize("clip", [truestep.ClipValue(1.0), truestep.ClipNorm(1.0)])
 def test_an_infinity_is_not_clipped_to_a_large_value(clip: truestep.ClipNorm | truestep.ClipValue) -> None:
     reached, outcome = apply([float("inf"), 1.0], clip=clip)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import truestep
 from tests.engine.loops import batch, cross_entropy, mlp, poisoned
-from truestep.engine import work
+from truestep.engine import store, work
 from truestep.engine.clock import Schedule
 
 
@@ -26,11 +26,11 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(owner, name, recording)
 
-    record(work, "clear", "zero")
+    record(store, "clear", "zero")
     record(truestep.Policy, "autocast", "autocast")
     record(torch.autograd, "backward", "backward")
     record(work, "judge", "unscale and check")
-    record(work, "step", "step")
+    record(store, "step", "step")
     record(Schedule, "tick", "clock")
     record(truestep.ClipNorm, "__call__", "clip")
     record(truestep.LossScale, "after", "scale")

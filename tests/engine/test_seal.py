@@ -49,7 +49,7 @@ TAMPERING: dict[str, Callable[[nn.Module, torch.optim.Optimizer], object]] = {
 @pytest.mark.parametrize("more", [False, True])
 def test_gradients_changed_inside_a_block_are_an_error(tamper: Callable[..., object], more: bool) -> None:
     update = build()
-    model, optimizer = update.plan.model, update.plan.optimizer
+    model, optimizer = update.plan.model, update.optimizers[0]
     before = weights(model)
     with pytest.raises(StateError, match="inside the attempt"), update.attempt() as attempt:
         attempt.backward(slope(model, SMALL), share=1.0)
@@ -71,13 +71,13 @@ def test_an_infinity_clipped_inside_a_block_is_no_completed_attempt() -> None:
 def test_outside_an_attempt_the_optimizer_steps_as_ever() -> None:
     update = build(truestep.LossScale.none())
     update([SMALL])
-    update.plan.optimizer.step()
+    update.optimizers[0].step()
     assert torch.equal(update.plan.model.weight.detach(), -2 * SMALL)
 
 
 def test_two_updates_may_share_an_optimizer_that_steps_for_each() -> None:
     first = build(truestep.LossScale.none())
-    second = truestep.Update(first.plan.model, first.plan.optimizer, loss=slope, loss_is="share")
+    second = truestep.Update(first.plan.model, first.optimizers[0], loss=slope, loss_is="share")
     assert first([SMALL]).completed
     assert second([SMALL]).completed
 

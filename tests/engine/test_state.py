@@ -22,7 +22,7 @@ def build(**options: object) -> tuple[truestep.Update, torch.optim.lr_scheduler.
 
 
 def states(update: truestep.Update, scheduler: torch.optim.lr_scheduler.LRScheduler) -> list[dict[str, object]]:
-    return [part.state_dict() for part in (update.plan.model, update.plan.optimizer, scheduler, update)]
+    return [part.state_dict() for part in (update.plan.model, update.optimizers[0], scheduler, update)]
 
 
 WINDOWS = [[batch(4, seed)] if seed != 3 else [poisoned(batch(4))] for seed in range(8)]
@@ -39,7 +39,7 @@ def test_an_update_goes_on_bit_for_bit_from_a_checkpoint(cut: int) -> None:
     torch.save(states(first, scheduler), file)
     file.seek(0)
     second, scheduler = build()
-    parts = (second.plan.model, second.plan.optimizer, scheduler, second)
+    parts = (second.plan.model, second.optimizers[0], scheduler, second)
     for part, state in zip(parts, torch.load(file, weights_only=True), strict=True):
         part.load_state_dict(state)
     again = [second(window) for window in WINDOWS[cut:]]

@@ -208,6 +208,52 @@ def test_terms_that_are_sums_are_divided_by_their_own_totals() -> None:
     assert outcome.losses == pytest.approx(expected.losses, rel=2**8 * U)
 
 
+@pytest.mark.parametrize("policy", ["bf16-master", "fp16-master", "bf16-pure"])
+def test_narrow_weights_move_as_by_the_sum_of_the_terms(policy: str) -> None:
+    def summed(model: nn.Module, data: Scored) -> Tensor:
+        terms = two_terms(model, data)
+        return terms["labels"] + terms["examples"]
+
+    scale = LossScale.static(1024.0) if policy == "fp16-master" else None
+    options = {"policy": policy, "scale": scale, "check_weight": False}
+    found = []
+    for loss, weight in ((two_terms, two_weights), (summed, len)):
+        update = truestep.Update(mlp(), lambda params: torch.optim.SGD(params, lr=0.1), loss=loss, weight=weight, **options)
+        assert update([scored(1, 1)]).completed
+        found.append(list(update.weights().values()))
+    assert same(*found)
+
+
+def test_an_optimizer_that_evaluates_again_finds_the_terms_at_their_shares_each_time() -> None:
+    parts = window((4, 3), (2, 0), (3, 2))
+    shares = [(3 / 5, 4 / 9), (0.0, 2 / 9), (2 / 5, 3 / 9)]
+    hand, ours = mlp(), mlp()
+    hand_optimizer, our_optimizer = (torch.optim.LBFGS(m.parameters(), max_iter=4) for m in (hand, ours))
+    evaluations = 0
+
+    def closure() -> Tensor:
+        nonlocal evaluations
+        evaluations += 1
+        hand_optimizer.zero_grad()
+        loss = torch.zeros(())
+        for data, (labels, examples) in zip(parts, shares, strict=True):
+            terms = two_terms(hand, data)
+            part = (terms["labels"] * labels if labels else 0.0) + terms["examples"] * examples
+            part.backward()
+            loss += part.detach()
+        return loss
+
+    hand_optimizer.step(closure)
+    weight_of = {1: {"labels": 0, "examples": 0}}  # of one example, which then weighs nothing
+    update = truestep.Update(
+        ours, our_optimizer, loss=two_terms, weight=lambda data: weight_of.get(len(data[0])) or two_weights(data)
+    )
+    outcome = update([*parts, scored(1, 1)])
+    assert evaluations > 1
+    assert outcome.completed
+    assert same(weights(hand), weights(ours))
+
+
 def test_a_microbatch_has_one_backward_however_many_terms_it_has() -> None:
     model, passes = mlp(), []
 
@@ -359,6 +405,15 @@ def test_of_several_terms_that_are_not_finite_the_first_is_named_with_its_own_va
 
     outcome = updating(loss, check_weight=False)(window((4, 3)))
     assert "term 'labels' of the loss of microbatch 0 is inf" in outcome.skip.detail
+
+
+def test_a_term_that_overflows_in_float16_alone_is_a_forward_overflow() -> None:
+    def loss(model: nn.Module, data: Scored) -> dict[str, Tensor]:
+        return {**two_terms(model, data), "examples": (model(data[0]) * 1e6).float().square().mean()}
+
+    outcome = updating(loss, policy="fp16", check_weight=False)(window((4, 3)))
+    assert outcome.skip.reason is Reason.FORWARD
+    assert "term 'examples' of the loss of microbatch 0 is inf, and finite in float32" in outcome.skip.detail
 
 
 # The check of the weights, term by term.

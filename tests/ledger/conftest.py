@@ -60,7 +60,7 @@ def attempts(
                 lr=(0.1,),
                 grad_norm=None if reason else 3.0,
                 grad_norm_clipped=None if reason else 1.0,
-                loss_scale=2.0**counts.attempts,
+                loss_scale=2.0 ** min(counts.attempts, 100),
                 next_loss_scale=2.0,
                 weight=8.0,
                 weight_check="not checked",

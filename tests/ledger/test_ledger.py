@@ -1,5 +1,6 @@
 """What is written stays written: appended, whole lines, whatever ends the run."""
 
+import contextlib
 import json
 import os
 import re
@@ -166,6 +167,30 @@ def test_a_full_device_is_an_error_at_once() -> None:
 def test_a_device_is_written_to_as_it_is(make_attempts: Attempts) -> None:
     with Ledger(os.devnull, environment={}) as ledger:
         ledger.record(make_attempts([None])[0])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes among its files")
+def test_a_pipe_that_nobody_reads_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        Ledger(tmp_path / "pipe", environment={})
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes among its files")
+def test_a_pipe_carries_more_than_it_holds_at_once(tmp_path: Path, make_attempts: Attempts) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = [sys.executable, "-c", "import sys; print(sum(1 for _ in open(sys.argv[1])))", str(pipe)]
+    with subprocess.Popen(reader, stdout=subprocess.PIPE, text=True) as process:
+        ledger = None
+        while ledger is None:
+            with contextlib.suppress(LedgerError):  # until the reader has opened its end
+                ledger = Ledger(pipe, environment={})
+        with ledger:
+            for outcome in make_attempts([None] * 300):  # 200 kB; a pipe of Linux holds 64
+                ledger.record(outcome)
+        assert process.stdout is not None
+        assert process.stdout.read() == "301\n"
 
 
 def test_a_full_disk_is_an_error_and_the_earlier_lines_stay_readable(tmp_path: Path) -> None:

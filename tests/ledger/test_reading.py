@@ -1,16 +1,22 @@
 """A ledger is read back whole, or refused by name; never half understood."""
 
+import contextlib
+import copy
 import json
+import os
+import re
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from truestep.cli.ledger import text
 from truestep.engine.counts import Counts
 from truestep.engine.outcome import Outcome, Reason
 from truestep.errors import LedgerError
-from truestep.ledger import outcomes, read
+from truestep.ledger import Ledger, outcomes, read, summarize
 
 Attempts = Callable[..., list[Outcome]]
 Write = Callable[..., Path]
@@ -130,18 +136,15 @@ def changed(line: bytes, **values: object) -> bytes:
     ("change", "words"),
     [
         (lambda line: b"{torn}\n", "line 3 is no JSON"),
+        (lambda line: b"\xff{}\n", "line 3 is no JSON"),
         (lambda line: b"[" * 9000 + b"\n", "line 3 is no JSON"),
-        (lambda line: b"7\n", "line 3 is neither"),
-        (lambda line: changed(line, kind="verdict"), "line 3 is neither"),
+        (lambda line: b"7\n", "line 3 is none of resume, attempt"),
+        (lambda line: changed(line, kind="verdict"), "line 3 is none of"),
+        (lambda line: changed(line, kind=["attempt"]), "line 3 is none of"),
         (lambda line: b'{"kind": "attempt", "attempt": 2}\n', "line 3 lacks amp/loss_scale"),
         (lambda line: b'{"kind": "resume", "attempts": 1}\n', "line 3 lacks created, environment"),
-        (lambda line: b'{"kind": "resume", "attempts": "one"}\n', "line 3 is neither"),
+        (lambda line: b'{"kind": "resume", "attempts": "one"}\n', 'line 3 holds "one" as attempts, where a whole number'),
         (lambda line: changed(line, attempt=1), "line 3 holds attempt 1 after attempt 1"),
-        (lambda line: changed(line, attempt=None), "line 3 holds attempt None"),
-        (lambda line: changed(line, seconds="soon"), "attempt 2 holds a value of the wrong kind"),
-        (lambda line: changed(line, skip={"reason": "bad luck", "place": 0, "detail": 0, "curable": 0}), "bad luck"),
-        (lambda line: changed(line, counts={}), "attempt 2 holds a value of the wrong kind"),
-        (lambda line: changed(line, lr=None), "attempt 2 holds a value of the wrong kind"),
     ],
 )
 def test_a_line_that_was_changed_is_refused_by_its_number(
@@ -153,6 +156,92 @@ def test_a_line_that_was_changed_is_refused_by_its_number(
     path.write_bytes(b"".join(lines))
     with pytest.raises(LedgerError, match=words):
         list(outcomes(path))
+
+
+NOWHERE = [True, [], [1], "soon", {"a": "b"}]
+"""Values of which each is wrong in most places."""
+
+
+def places(record: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        *((key,) for key in record if key not in ("kind", "attempt")),
+        *(("counts", key) for key in record["counts"]),
+        *(("skip", key) for key in record["skip"]),
+    ]
+
+
+def test_a_wrong_value_in_any_field_is_a_ledger_error_that_names_line_and_field(write: Write, full_outcome: Outcome) -> None:
+    path = write([full_outcome])
+    header, line = path.read_bytes().splitlines(keepends=True)
+    right = json.loads(line)
+    for place in places(right):
+        for value in NOWHERE:
+            record = copy.deepcopy(right)
+            within = record if len(place) == 1 else record[place[0]]
+            if type(within[place[-1]]) is type(value):
+                continue  # it may stand there, whatever it says
+            within[place[-1]] = value
+            path.write_bytes(header + json.dumps(record).encode() + b"\n")
+            with pytest.raises(LedgerError, match=re.escape(f"line 2 holds {json.dumps(value)} as {'.'.join(place)}, where")):
+                list(read(path))
+
+
+@pytest.mark.parametrize("value", [None, -1, 0, 10**300, "", "inf", "non-finite loss", {}, [], False, 0.5])
+def test_whatever_stands_in_a_field_is_read_or_refused_as_a_ledgers(write: Write, full_outcome: Outcome, value: object) -> None:
+    path = write([full_outcome])
+    header, line = path.read_bytes().splitlines(keepends=True)
+    right = json.loads(line)
+    for place in places(right):
+        record = copy.deepcopy(right)
+        (record if len(place) == 1 else record[place[0]])[place[-1]] = value
+        path.write_bytes(header + json.dumps(record).encode() + b"\n")
+        with contextlib.suppress(LedgerError):
+            list(outcomes(path))
+            text(summarize(read(path)))
+
+
+def test_a_field_that_is_missing_inside_counts_or_skip_is_named(write: Write, full_outcome: Outcome) -> None:
+    path = write([full_outcome])
+    header, line = path.read_bytes().splitlines(keepends=True)
+    for outer, inner in [("counts", "ticks"), ("skip", "curable")]:
+        record = json.loads(line)
+        del record[outer][inner]
+        path.write_bytes(header + json.dumps(record).encode() + b"\n")
+        with pytest.raises(LedgerError, match=rf"line 2 lacks {outer}\.{inner}"):
+            list(read(path))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        ("skip", {"reason": "bad luck", "place": None, "detail": "", "curable": False}, "a reason to skip"),
+        ("seconds", 10**400, "a number"),  # no float holds it
+        ("weight", {"text": "much"}, "a number, an object of numbers or null"),
+        ("lr", [0.1, "fast"], "a list of numbers"),
+    ],
+)
+def test_what_only_a_closer_look_refuses(write: Write, full_outcome: Outcome, place: str, value: object, words: str) -> None:
+    path = write([full_outcome])
+    header, line = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(header + changed(line, **{place: value}))
+    with pytest.raises(LedgerError, match=f"line 2 holds .* as {place}.*, where {words} belongs"):
+        list(read(path))
+
+
+def test_a_header_with_a_wrong_value_is_refused_by_its_field(write: Write) -> None:
+    path = write([])
+    path.write_bytes(changed(path.read_bytes(), environment=7))
+    with pytest.raises(LedgerError, match="line 1 holds 7 as environment, where an object belongs"):
+        list(read(path))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes among its files")
+def test_a_pipe_is_refused_at_once_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LedgerError, match="pipe is no truestep ledger: it is a pipe"):
+        list(read(tmp_path / "pipe"))
+    with pytest.raises(LedgerError, match="it is a pipe"):
+        Ledger(tmp_path / "pipe", resume=True, environment={})
 
 
 def test_memory_does_not_grow_with_the_file(write: Write, make_attempts: Attempts) -> None:

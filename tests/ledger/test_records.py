@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
 from truestep.engine.outcome import Outcome
-from truestep.ledger.records import ATTEMPT_KEYS, attempt_record, outcome_of
+from truestep.ledger.fields import FIELDS, fault
+from truestep.ledger.records import attempt_record, outcome_of
 
 
 def through_json(outcome: Outcome) -> Outcome:
@@ -35,8 +37,15 @@ def test_learning_rates_that_are_not_finite_survive(full_outcome: Outcome) -> No
     assert repr(through_json(replace(full_outcome, lr=(float("nan"), float("inf")))).lr) == "(nan, inf)"
 
 
+@pytest.mark.parametrize("weight", [None, 7.7, {"text": 0.1, "image": 12.0, "gate": float("inf")}, {}])
+def test_one_total_or_one_for_each_term_survives(full_outcome: Outcome, weight: Any) -> None:
+    outcome = replace(full_outcome, weight=weight)
+    assert fault(attempt_record(outcome)) is None
+    assert through_json(outcome) == outcome
+
+
 def test_a_line_has_the_declared_keys_and_no_other(full_outcome: Outcome) -> None:
-    assert attempt_record(full_outcome).keys() == ATTEMPT_KEYS
+    assert attempt_record(full_outcome).keys() == FIELDS["attempt"].keys()
 
 
 def test_a_skip_applies_nothing_so_its_rates_are_zero(full_outcome: Outcome) -> None:

@@ -12,6 +12,7 @@ from truestep.ledger import read, summarize
 
 Attempts = Callable[..., list[Outcome]]
 Write = Callable[..., Path]
+SKIP = {"reason": "forward overflow", "place": None, "detail": "", "curable": True}
 
 
 def test_totals_are_those_of_the_outcomes(write: Write, make_attempts: Attempts) -> None:
@@ -56,7 +57,7 @@ def test_tokens_that_are_not_counted_stay_absent(write: Write, make_attempts: At
     assert (summary.counts.tokens_seen, summary.tokens_per_second) == (None, None)
 
 
-@pytest.mark.parametrize("change", [{"skip": {"reason": "forward overflow"}}, {"examples": 7}, {"tokens": 9}])
+@pytest.mark.parametrize("change", [{"skip": SKIP}, {"examples": 7}, {"tokens": 9}])
 def test_lines_that_do_not_add_up_are_refused(write: Write, make_attempts: Attempts, change: dict[str, object]) -> None:
     path = write(make_attempts([None] * 3))
     lines = path.read_text().splitlines(keepends=True)

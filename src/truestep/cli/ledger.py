@@ -60,6 +60,12 @@ def text(summary: Summary) -> list[str]:
         )
     if summary.missing_attempts:
         lines.append(f"missing     {counted(summary.missing_attempts, 'attempt')} without a line in this file")
+    if summary.last_alert is not None:
+        times = "once" if summary.alarms == 1 else f"{summary.alarms} times, last"
+        lines.append(f"alarm       {times}: {summary.last_alert}")
+    for name, sink in summary.sinks.items():
+        lines.append(f"sink        {name} took {counted(sink.attempts, 'attempt')} in {sink.seconds:.3g} s")
+        lines += [f"            dropped: {error}" for error in sink.errors]
     return lines
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from truestep.engine.gradients import FLOAT32_MAX, FLOAT32_TINY, exact_norm
+from truestep.engine.gradients import FLOAT32_MAX, FLOAT32_TINY, exact_norm, multiply
 from truestep.errors import ClipError
 
 
@@ -72,6 +72,9 @@ class ClipValue:
         bound = self.limit / unit
         if bound >= FLOAT32_MAX:
             return unit, norm  # nothing finite lies beyond
+        if bound < FLOAT32_TINY:  # at a loss scale this small, stored units would round the limit to nothing
+            multiply(gradients, unit)
+            unit, bound = 1.0, self.limit
         torch._foreach_clamp_min_(gradients, -bound)
         torch._foreach_clamp_max_(gradients, bound)
         return unit, exact_norm(gradients) * unit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
@@ -106,8 +107,8 @@ class Every:
 CLOCKS: dict[str, Clock] = {"completed": OnCompleted(), "attempt": OnAttempt(), "epoch": OnEpoch()}
 
 
-def clock_of(clock: str | Every, *, scheduler: Any, counts_tokens: bool) -> Clock:
-    """The clock of that name, or one that never ticks where there is no scheduler.
+def clock_of(clock: str | Every, *, schedules: bool, counts_tokens: bool) -> Clock:
+    """The clock of that name, or one that never ticks where nothing `schedules`.
 
     ClockError for an unknown one, and for one by tokens that nobody counts.
     """
@@ -123,51 +124,54 @@ def clock_of(clock: str | Every, *, scheduler: Any, counts_tokens: bool) -> Cloc
             hint=f"choose one of: {', '.join(CLOCKS)}, Every(examples=N), Every(tokens=N)",
             asked=str(clock),
         )
-    if scheduler is None:
+    if not schedules:
         return Never()
     return clock if isinstance(clock, Every) else CLOCKS[clock]
 
 
 class Schedule:
-    """A scheduler and the clock that alone moves it; a loop without a scheduler has one that stands still."""
+    """Schedulers and the clock that alone moves them; a loop without a scheduler has one that stands still."""
 
-    def __init__(self, scheduler: Any, clock: Clock) -> None:
-        self._scheduler, self.clock = scheduler, clock
-        self._left_at: int | None = None
+    def __init__(self, schedulers: Sequence[Any], clock: Clock) -> None:
+        self.schedulers, self.clock = tuple(schedulers), clock
+        self._left_at: list[Any] | None = None
 
     def demand_untouched(self) -> None:
-        """ClockError where somebody else has moved the scheduler since this clock did."""
-        position = getattr(self._scheduler, "last_epoch", None)
-        if self._left_at is not None and position != self._left_at:
+        """ClockError where somebody else has moved a scheduler since this clock did."""
+        positions = self._positions()
+        if self._left_at is not None and positions != self._left_at:
+            left, found = next(pair for pair in zip(self._left_at, positions, strict=True) if pair[0] != pair[1])
             raise ClockError(
-                f"the schedule was left at {self._left_at} and stands at {position}: somebody else moves it too",
+                f"the schedule was left at {left} and stands at {found}: somebody else moves it too",
                 hint="leave scheduler.step() out of the loop, or leave scheduler= out of Update",
             )
 
     def moved(self) -> None:
-        """A state was loaded: wherever the scheduler stands now is where this clock left it."""
+        """A state was loaded: wherever the schedulers stand now is where this clock left them."""
         self._left_at = None
 
     def tick(self, ticks: int, *, has_stepped: bool) -> None:
-        """Step the scheduler `ticks` times.
+        """Step every scheduler `ticks` times.
 
         torch warns if a schedule moves before its optimizer has. On a declared clock that is meant: a skipped first attempt
         ticks "attempt" and "epoch".
         """
-        if self._scheduler is None:
+        if not self.schedulers:
             return
         with nullcontext() if has_stepped else warnings.catch_warnings():
             if not has_stepped:
                 warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)
             for _ in range(ticks):
-                self._scheduler.step()
-        self._left_at = getattr(self._scheduler, "last_epoch", None)
+                for scheduler in self.schedulers:
+                    scheduler.step()
+        self._left_at = self._positions()
+
+    def _positions(self) -> list[Any]:
+        return [getattr(scheduler, "last_epoch", None) for scheduler in self.schedulers]
 
 
-def demand_scheduler(scheduler: Any, optimizer: object) -> None:
+def demand_scheduler(scheduler: Any, optimizers: Sequence[object]) -> None:
     """ClockError for a scheduler that a clock cannot drive."""
-    if scheduler is None:
-        return
     if not callable(getattr(scheduler, "step", None)):
         raise ClockError(f"a scheduler has a step(), and {scheduler!r} has none", hint="pass a torch.optim.lr_scheduler object")
     if isinstance(scheduler, ReduceLROnPlateau):
@@ -175,7 +179,7 @@ def demand_scheduler(scheduler: Any, optimizer: object) -> None:
             "ReduceLROnPlateau moves on a metric, not on a clock",
             hint="leave scheduler= out and call its step(metric) after your evaluation",
         )
-    if getattr(scheduler, "optimizer", optimizer) is not optimizer:
+    if all(getattr(scheduler, "optimizer", optimizer) is not optimizer for optimizer in optimizers):
         raise ClockError(
             "the scheduler drives another optimizer than this update's",
             hint="build it from the optimizer that Update is given",

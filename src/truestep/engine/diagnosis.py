@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,19 @@ from truestep.engine.gradients import Verdict
 from truestep.engine.outcome import Reason, Skip
 from truestep.engine.replay import Replay
 from truestep.engine.scale import LossScale
-from truestep.probe.finiteness import first_input, first_module, first_parameter, not_finite
+from truestep.errors import StateError
+from truestep.probe.backward import Fault, first_fault
+from truestep.probe.buffers import Buffers
+from truestep.probe.finiteness import first_input, first_parameter, not_finite, tensors
+from truestep.probe.origin import Origin, Trace
+
+T = TypeVar("T")
+
+SMALLEST = 2.0**-126
+"""A factor of a loss at which its gradient is not finite only if no factor makes it so: float32's smallest normal number."""
+
+LARGE_WEIGHT = 1e3
+"""Beyond the weights that initializations give, and usual training leaves: worth a word on the learning rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,100 +37,203 @@ class Evidence:
 
     model: nn.Module
     params: Sequence[Parameter]
-    names: Mapping[int, str]
+    """What a backward reaches."""
+    gradients: Sequence[tuple[str, Tensor]]
+    """The elements of the scaled gradient, in float32, by the names of their parameters."""
     microbatches: Sequence[Any]
     losses: Mapping[int, float]
     """The losses that had a backward, by the index of their microbatch; of several terms the first that is not finite."""
-    term: str | None = None
-    """The name of the first term that is not finite; None where the loss has no terms."""
+    terms: Mapping[int, str]
+    """The names of the terms in `losses` that are not finite; empty where the loss has no terms."""
     scale: LossScale
     replay: Replay | None
     """None for an attempt() block, whose forwards cannot be run again."""
 
+    def bad_loss(self, index: int) -> str:
+        """A loss that is not finite, in words."""
+        whose = f"term {self.terms[index]!r} of " if index in self.terms else ""
+        return f"{whose}the loss of microbatch {index} is {self.losses[index]}"
+
 
 def diagnose(evidence: Evidence, verdict: Verdict) -> Skip:
-    """The reason of a skip: what a smaller scale cures, else from the outside in: input, parameter, loss, gradient."""
+    """The reason of a skip: what a smaller scale cures, found by trying; else what the first bad value was computed from."""
     if verdict.unscaling_overflows:
-        return _skip(Reason.UNSCALE, _worst(evidence), "finite while scaled, beyond float32 once unscaled")
-    if not all(map(math.isfinite, evidence.losses.values())):
-        return _input(evidence) or _parameter(evidence) or _forward(evidence)
-    found = _gradient(evidence)
-    if found.reason is Reason.BACKWARD:
-        return found
-    return _input(evidence) or _parameter(evidence) or found
+        skip = _skip(Reason.UNSCALE, _worst(evidence), "finite while scaled, beyond float32 once unscaled")
+    elif evidence.replay is None:
+        skip = _untried(evidence, "an attempt() block cannot be run again")
+    else:
+        skip = _tried(evidence, _Replays(evidence, evidence.replay))
+    return skip if skip.curable or skip.reason in (Reason.INPUT, Reason.PARAMETER) else _with_weights(evidence, skip)
 
 
-def _input(evidence: Evidence) -> Skip | None:
-    for index, microbatch in enumerate(evidence.microbatches):
-        bad = first_input(microbatch)
-        if bad is not None:
-            return _skip(Reason.INPUT, f"microbatch {index}{bad[0]}", f"it holds {bad[1]}")
+class _Replays:
+    """What can be found by running the window again, each time from the random state and buffers that it had."""
+
+    def __init__(self, evidence: Evidence, replay: Replay) -> None:
+        self._evidence, self._replay = evidence, replay
+        self._buffers = Buffers(evidence.model)
+        self._buffers.keep()
+
+    def overflow_of_the_scale(self) -> Skip | None:
+        """A backward overflow, where every gradient is finite at the lowest loss scale that is permitted."""
+        scale = self._evidence.scale
+        if scale.kind == "none":
+            return None
+        lowest = scale.min if scale.kind == "dynamic" else min(scale.value, 1.0)
+        for index, loss in enumerate(self._losses()):
+            if index in self._evidence.losses and not self._finite_at(lowest, loss):
+                return None
+        detail = f"finite at a loss scale of {lowest:g}"
+        if not scale.can_shrink:
+            detail = f"{detail}, and the {scale.kind} scale {scale.value:g} cannot shrink"
+        return _skip(Reason.BACKWARD, _worst(self._evidence), detail, curable=scale.can_shrink)
+
+    def traced(self) -> Skip | None:
+        """What the first bad gradient, or else the first bad loss, was computed from; None where no scale is small enough."""
+        only_loss = None
+        losses = self._losses()
+        for index, microbatch in enumerate(self._evidence.microbatches):
+            trace = Trace(self._evidence.model, _named(index, microbatch))
+            with trace.watching():
+                loss = next(losses)
+            if index not in self._evidence.losses:
+                continue
+            fault = first_fault(loss.float(), self._evidence.params, SMALLEST)
+            origin = trace.origin(loss)
+            if origin is None and fault is not None:
+                return self._undefined(index, trace, fault)
+            if origin is not None and (fault is not None or only_loss is None):
+                skip = self._bad_loss(index, origin)
+                if fault is not None:
+                    return skip
+                only_loss = skip
+        return only_loss
+
+    def overflow_at_any_scale(self) -> Skip:
+        """The gradient itself, or the sum of the microbatches' gradients, is beyond its format."""
+        scale = self._evidence.scale
+        at_work = "no loss scale is at work" if scale.kind == "none" else f"the loss scale may not fall below {scale.min:g}"
+        return _skip(Reason.BACKWARD, _worst(self._evidence), f"each loss and its own gradient are finite, and {at_work}")
+
+    def _bad_loss(self, index: int, origin: Origin) -> Skip:
+        what = self._evidence.bad_loss(index)
+        named = _given(index, origin, self._evidence)
+        if named is not None:
+            return named
+        wide = self._in_float32(index, lambda loss: loss.item())
+        if wide is not None and math.isfinite(wide):
+            found = "finite" if index in self._evidence.terms else f"{wide:g}"
+            return _skip(Reason.FORWARD, origin.place, f"{what}, and {found} in float32: {origin.text}")
+        return _skip(Reason.FORWARD if origin.overflow else Reason.LOSS, origin.place, f"{what}: {origin.text}")
+
+    def _undefined(self, index: int, trace: Trace, fault: Fault) -> Skip:
+        """A finite loss whose gradient is not, however small the scale: by what the backward began with, or by its own step."""
+        what = f"the loss of microbatch {index} is finite, and its gradient is not, at any loss scale"
+        origin = trace.behind(fault.node)
+        named = None if origin is None else _given(index, origin, self._evidence)
+        if named is not None:
+            return replace(named, detail=f"{named.detail}; {what}")
+        if origin is not None and origin.overflow:
+            return _skip(Reason.FORWARD, origin.place, f"{origin.text}; {what}")
+        names = {id(p): name for name, p in self._evidence.model.named_parameters()}
+        place = names.get(id(self._evidence.params[fault.parameter])) or _worst(self._evidence)
+        site = trace.site(fault.node)
+        step = fault.node.name() if site is None else f"{fault.node.name()}, the backward of {site.words},"
+        kept = "finite numbers" if origin is None else f"what its forward had left: {origin.text}"
+        wide = "; in float32 it is finite" if self._in_float32(index, lambda loss: self._finite_at(1.0, loss)) else ""
+        return _skip(Reason.UNDEFINED, place, f"{what}: {step} made {fault.value} of {kept}{wide}")
+
+    def _finite_at(self, scale: float, loss: Tensor) -> bool:
+        seed = torch.full_like(loss, scale, dtype=torch.float32)
+        gradients = torch.autograd.grad(loss.float(), list(self._evidence.params), seed, allow_unused=True)
+        return all(not_finite(g) is None for g in gradients if g is not None)
+
+    def _losses(self) -> Iterator[Tensor]:
+        self._buffers.restore()
+        for index, loss in enumerate(self._replay.losses()):
+            if math.isfinite(self._evidence.losses.get(index, loss.item())) != math.isfinite(loss.item()):
+                raise StateError(f"the loss of microbatch {index} came out as {loss.item()}")
+            yield loss
+
+    def _in_float32(self, index: int, look: Callable[[Tensor], T]) -> T | None:
+        """`look` at the loss of a microbatch in float32; None where what a narrower policy runs does not run in float32."""
+        self._buffers.restore()
+        try:
+            return look(next(islice(self._replay.losses(in_float32=True), index, None)))
+        except (RuntimeError, TypeError, ValueError):
+            return None
+
+
+def _tried(evidence: Evidence, replays: _Replays) -> Skip:
+    """The skip by running the window again; by looking alone where the user's code, run once more than it expected, fails."""
+    no_scale_helps = False
+    try:
+        if (skip := replays.overflow_of_the_scale()) is not None:
+            return skip
+        no_scale_helps = True
+        return replays.traced() or replays.overflow_at_any_scale()
+    except Exception as error:
+        skip = _untried(evidence, f"it could not be run again: {type(error).__name__}: {error}")
+        return replace(skip, reason=Reason.UNDEFINED, curable=False) if no_scale_helps and skip.curable else skip
+
+
+def _given(index: int, origin: Origin, evidence: Evidence) -> Skip | None:
+    """The skip for what the forward was given: an input, a parameter or a buffer; None for what an operation made.
+
+    A constant that is not finite may be an input that went through NumPy: it is one where the microbatch holds such a value.
+    """
+    if origin.role == "input":
+        return _skip(Reason.INPUT, origin.place, origin.text)
+    if origin.role == "parameter":
+        return _skip(Reason.PARAMETER, origin.place, f"{origin.text}, since before this attempt")
+    if origin.role == "constant":
+        bad = first_input(evidence.microbatches[index])
+        return None if bad is None else _skip(Reason.INPUT, f"microbatch {index}{bad[0]}", f"it holds {bad[1]}")
     return None
 
 
-def _parameter(evidence: Evidence) -> Skip | None:
-    bad = first_parameter(evidence.model)
-    return None if bad is None else _skip(Reason.PARAMETER, bad[0], f"it held {bad[1]} before this attempt")
+def _untried(evidence: Evidence, because: str) -> Skip:
+    """What can be told without running anything again: from the outside in, and from the gradient alone."""
+    bad = {i: loss for i, loss in evidence.losses.items() if not math.isfinite(loss)}
+    parameter = first_parameter(evidence.model)
+    inputs = ((i, first_input(microbatch)) for i, microbatch in enumerate(evidence.microbatches) if i in (bad or evidence.losses))
+    given = next(((f"microbatch {i}{found[0]}", f"it holds {found[1]}") for i, found in inputs if found is not None), None)
+    if bad and given is not None:
+        return _skip(Reason.INPUT, given[0], f"{given[1]}, and a loss is not finite; whether by it is not known: {because}")
+    if parameter is not None:
+        return _skip(Reason.PARAMETER, parameter[0], f"it holds {parameter[1]}, since before this attempt")
+    if bad:
+        return _skip(Reason.LOSS, None, f"{evidence.bad_loss(next(iter(bad)))}; no module is named: {because}")
+    note = "" if given is None else f"; {given[0]}: {given[1]}"
+    if evidence.scale.kind == "none":
+        detail = f"the loss is finite, its gradient is not, and no loss scale is at work{note}; {because}"
+        return _skip(Reason.UNDEFINED, _worst(evidence), detail)
+    detail = f"told from the gradient alone{note}; {because}"
+    return _skip(Reason.BACKWARD, _worst(evidence), detail, curable=evidence.scale.can_shrink)
 
 
-def _forward(evidence: Evidence) -> Skip:
-    """A loss that is not finite: an overflow where float32 has none or a module put out an infinity, else undefined."""
-    index, loss = next((i, loss) for i, loss in evidence.losses.items() if not math.isfinite(loss))
-    whose = "" if evidence.term is None else f"term {evidence.term!r} of "
-    what = f"{whose}the loss of microbatch {index} is {loss}"
-    if evidence.replay is None:
-        return _skip(Reason.LOSS, None, f"{what}; an attempt() block cannot be run again to name a module")
-    wide = _nth(evidence.replay, index, in_float32=True).item()
-    losses = evidence.replay.losses()
-    for _ in islice(losses, index):
-        pass
-    culprit = first_module(evidence.model, lambda: next(losses))
-    where = "the loss function" if culprit is None else f"{culprit.kind} {culprit.name!r} put out {culprit.value}"
-    place = "the loss" if culprit is None else culprit.name
-    if math.isfinite(wide):
-        return _skip(Reason.FORWARD, place, f"{what}, and {wide:g} in float32; {where}")
-    overflowed = culprit is not None and culprit.value != "nan"
-    return _skip(Reason.FORWARD if overflowed else Reason.LOSS, place, f"{what}, in float32 too; {where}")
-
-
-def _gradient(evidence: Evidence) -> Skip:
-    """A finite loss with a gradient that is not: an overflow where some permitted loss scale leaves it finite."""
-    place, scale = _worst(evidence), evidence.scale
-    if scale.kind == "none":
-        return _skip(Reason.UNDEFINED, place, "the loss is finite, its gradient is not, and no loss scale is at work")
-    if evidence.replay is None:
-        detail = "told from the gradient alone: an attempt() block cannot be run again at a smaller scale"
-        return _skip(Reason.BACKWARD, place, detail, curable=scale.can_shrink)
-    lowest = scale.min if scale.kind == "dynamic" else min(scale.value, 1.0)
-    if not _finite_at(evidence, evidence.replay, lowest):
-        return _skip(Reason.UNDEFINED, place, f"not finite at a loss scale of {lowest:g} either")
-    detail = (
-        f"finite at a loss scale of {lowest:g}" if scale.can_shrink else f"the {scale.kind} scale {scale.value:g} cannot shrink"
-    )
-    return _skip(Reason.BACKWARD, place, detail, curable=scale.can_shrink)
-
-
-def _finite_at(evidence: Evidence, replay: Replay, scale: float) -> bool:
-    """Whether the gradient of every microbatch that had a backward is finite at another loss scale."""
-    for index, loss in enumerate(replay.losses()):
-        if index not in evidence.losses:
-            continue
-        seed = torch.full_like(loss, scale, dtype=torch.float32)
-        gradients = torch.autograd.grad(loss.float(), list(evidence.params), seed, allow_unused=True)
-        if any(not_finite(g) is not None for g in gradients if g is not None):
-            return False
-    return True
-
-
-def _nth(replay: Replay, index: int, *, in_float32: bool) -> Tensor:
-    return next(islice(replay.losses(in_float32=in_float32), index, None))
+def _named(index: int, microbatch: Any) -> Iterator[tuple[str, Tensor]]:
+    return ((f"microbatch {index}{path}", tensor) for path, tensor in tensors(microbatch))
 
 
 def _worst(evidence: Evidence) -> str:
     """The first parameter whose gradient is not finite, else the one with the largest element."""
-    held = [(evidence.names[id(p)], p.grad) for p in evidence.params if p.grad is not None and p.grad.numel()]
+    held = evidence.gradients
     bad = next((name for name, gradient in held if not_finite(gradient) is not None), None)
     return bad or max(held, key=lambda pair: pair[1].abs().max().item())[0]
+
+
+def _with_weights(evidence: Evidence, skip: Skip) -> Skip:
+    """`skip` with a word on the learning rate where a weight is finite and huge."""
+    sizes = {
+        name: p.detach().abs().max().item()
+        for name, p in evidence.model.named_parameters()
+        if p.numel() and p.requires_grad and p.layout is torch.strided
+    }
+    name = max(sizes, key=sizes.__getitem__, default=None)
+    if name is None or not LARGE_WEIGHT < sizes[name] < math.inf:
+        return skip
+    return replace(skip, detail=f"{skip.detail}; {name!r} holds a weight of {sizes[name]:.3g}: is the learning rate too large?")
 
 
 def _skip(reason: Reason, place: str | None, detail: str, *, curable: bool = False) -> Skip:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,24 +32,24 @@ class Verdict:
     """Finite as stored, but one element times `unit` leaves float32."""
 
 
-def gradients_of(params: Sequence[Parameter]) -> list[Tensor]:
-    """The gradients that this window left, in the order of `params`; missing and empty ones are left out.
+def elements_of(gradients: Iterable[Tensor | None]) -> list[Tensor]:
+    """The tensors that hold the elements of `gradients`, in their order: a sparse one's values, with repeated indices summed.
 
-    GradientError where there is none at all, or one is sparse: its repeated indices are not yet summed.
+    Missing and empty ones are left out. GradientError for a layout whose elements do not lie in one tensor.
     """
-    gradients = [p.grad for p in params if p.grad is not None and p.grad.numel()]
-    if not gradients:
+    held = [gradient for gradient in gradients if gradient is not None and gradient.numel()]
+    return [gradient if gradient.layout is torch.strided else _values(gradient) for gradient in held]
+
+
+def demand_gradients(elements: list[Tensor], *, parameters: int) -> list[Tensor]:
+    """`elements`; GradientError where there are none: no parameter was reached."""
+    if not elements:
         raise GradientError(
             "no parameter of the optimizer received a gradient",
             hint="the loss has to depend on them: look for detach(), no_grad(), or an optimizer of another model",
-            parameters=len(params),
+            parameters=parameters,
         )
-    if any(g.layout is not torch.strided for g in gradients):
-        raise GradientError(
-            "a gradient is sparse, and this engine's norms and clips are for dense ones",
-            hint="build the embedding with sparse=False",
-        )
-    return gradients
+    return elements
 
 
 def judge(gradients: list[Tensor], unit: float) -> Verdict:
@@ -114,6 +114,15 @@ def clear(params: Sequence[Parameter]) -> None:
     """Leave no gradient on `params`."""
     for p in params:
         p.grad = None
+
+
+def _values(gradient: Tensor) -> Tensor:
+    if gradient.layout is not torch.sparse_coo or not gradient.is_coalesced():
+        raise GradientError(
+            f"a gradient has the layout {gradient.layout}, and the engine takes dense and coalesced sparse_coo ones",
+            hint="build the embedding with sparse=False",
+        )
+    return gradient._values()
 
 
 def _flat(gradient: Tensor) -> Tensor:

@@ -8,10 +8,10 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 import torch
 from torch import nn
-from torch.optim import Optimizer
 
 from truestep.engine.clip import Clip
 from truestep.engine.policy import Policy
+from truestep.engine.store import Store
 from truestep.engine.terms import Loss
 from truestep.engine.weights import LossIs, Weight, sum_of, weight_of
 from truestep.engine.windows import demand_count, demand_window, examples_of
@@ -40,8 +40,7 @@ class Plan(Generic[M]):
     """The parts of an update that stay as they are; their meaning stands in `Update`'s docstring."""
 
     model: nn.Module
-    optimizer: Optimizer
-    device: torch.device
+    store: Store
     loss: Callable[[Any, M], Loss]
     loss_is: LossIs
     weight: Callable[[M], Any] | None
@@ -52,6 +51,8 @@ class Plan(Generic[M]):
     max_consecutive_skips: int | None
     incurable: Incurable
     track_moves: bool
+    evaluates_again: bool
+    """The optimizer evaluates the loss again inside its step."""
 
     def __post_init__(self) -> None:
         """What is chosen from a few words is one of them, and what is called can be."""
@@ -70,6 +71,11 @@ class Plan(Generic[M]):
                 f"max_consecutive_skips={self.max_consecutive_skips} would end a run before its first attempt",
                 hint="allow at least 1, or None for no limit",
             )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters lie."""
+        return self.store.device
 
     def weight_of(self, microbatch: M) -> Weight:
         """The weight of a microbatch: what was declared, or its number of examples."""
@@ -99,5 +105,6 @@ class Plan(Generic[M]):
             return self.loss(self.model, microbatch)
 
     def learning_rates(self) -> tuple[float, ...]:
-        """The learning rate of each parameter group that has one, as it stands."""
-        return tuple(float(group["lr"]) for group in self.optimizer.param_groups if "lr" in group)
+        """The learning rate of each parameter group that has one, optimizer after optimizer, as it stands."""
+        groups = [group for optimizer in self.store.optimizers for group in optimizer.param_groups]
+        return tuple(float(group["lr"]) for group in groups if "lr" in group)

@@ -15,7 +15,7 @@ from truestep.errors import PolicyError
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """Autocast dtype, float32 arithmetic and default loss scale under one name. Weights and gradients are float32.
+    """Autocast dtype, float32 arithmetic, format of weights and gradients, and default loss scale under one name.
 
     >>> Policy.named("bf16").compute
     torch.bfloat16
@@ -28,6 +28,12 @@ class Policy:
     """The format of the products and convolutions."""
     matmul: Literal["highest", "high"] = "highest"
     """The arithmetic of float32 products: "highest" is float32, "high" is tf32."""
+    weights: torch.dtype = torch.float32
+    """The format of the model's weights and their gradients; those of normalization layers stay float32 in any case."""
+    rounding: Literal["nearest", "stochastic"] = "nearest"
+    """Of weights narrower than float32: "nearest" from float32 masters; "stochastic" without any, moments too."""
+    seed: int = 0
+    """Of the draws that round stochastically."""
     scale: LossScale
 
     @staticmethod
@@ -79,7 +85,7 @@ class Policy:
     def on(self, device: torch.device) -> Policy:
         """This policy, where the device can do what it says; else PolicyError. Nothing is substituted."""
         able = available(device)
-        if not any((self.compute, self.matmul) == (POLICIES[name].compute, POLICIES[name].matmul) for name in able):
+        if not any(self._arithmetic == POLICIES[name]._arithmetic for name in able):
             raise PolicyError(
                 f"policy {self.name} cannot be had on {device}",
                 hint=f"{device} can do: {', '.join(able)}" if able else "the engine runs on cpu and cuda devices",
@@ -87,6 +93,10 @@ class Policy:
                 device=str(device),
             )
         return self
+
+    @property
+    def _arithmetic(self) -> tuple[object, ...]:
+        return self.compute, self.matmul, self.weights, self.rounding
 
 
 POLICIES = {
@@ -96,6 +106,9 @@ POLICIES = {
         Policy(name="tf32", compute=torch.float32, matmul="high", scale=LossScale.none()),
         Policy(name="bf16", compute=torch.bfloat16, scale=LossScale.none()),
         Policy(name="fp16", compute=torch.float16, scale=LossScale.dynamic()),
+        Policy(name="bf16-master", compute=torch.bfloat16, weights=torch.bfloat16, scale=LossScale.none()),
+        Policy(name="fp16-master", compute=torch.float16, weights=torch.float16, scale=LossScale.dynamic()),
+        Policy(name="bf16-pure", compute=torch.bfloat16, weights=torch.bfloat16, rounding="stochastic", scale=LossScale.none()),
     )
 }
 
@@ -103,9 +116,10 @@ POLICIES = {
 def available(device: torch.device) -> list[str]:
     """The names of the policies that `device` can do, emulated ones included; empty for a device the engine does not know."""
     if device.type == "cpu":
-        return ["fp32", "bf16", "fp16"]
+        return [name for name in POLICIES if name != "tf32"]
     if device.type == "cuda":
-        return list(POLICIES) if torch.cuda.get_device_capability(device) >= (8, 0) else ["fp32", "fp16"]
+        has_bf16 = torch.cuda.get_device_capability(device) >= (8, 0)
+        return list(POLICIES) if has_bf16 else ["fp32", "fp16", "fp16-master"]
     return []
 
 

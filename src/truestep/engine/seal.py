@@ -32,6 +32,10 @@ class Seal:
         self._gradients = [p.grad for p in self._params]
         self._versions = _versions(self._gradients)
 
+    def release(self) -> None:
+        """Nothing is watched any more, nor kept alive."""
+        self._params, self._gradients, self._versions = [], [], []
+
     def demand(self) -> None:
         """StateError where a gradient is not the attempt's own any more."""
         gradients = [p.grad for p in self._params]
@@ -45,7 +49,7 @@ class Seal:
 class Guard:
     """Refuses what would go past an open attempt: somebody else's step, and a graph that hides parameters from a backward."""
 
-    def __init__(self, optimizer: Optimizer) -> None:
+    def __init__(self, optimizers: Sequence[Optimizer]) -> None:
         self._closed = False
         self._knows_graph = False
         guard = weakref.ref(self)
@@ -58,8 +62,8 @@ class Guard:
                     hint="leave optimizer.step() out: leaving the block steps or skips",
                 )
 
-        hook = optimizer.register_step_pre_hook(before_step)
-        weakref.finalize(self, hook.remove)
+        for optimizer in optimizers:
+            weakref.finalize(self, optimizer.register_step_pre_hook(before_step).remove)
 
     def demand_open_graph(self, loss: Tensor) -> None:
         """LossError for reentrant checkpoints, whose parameters a backward into given parameters never reaches.

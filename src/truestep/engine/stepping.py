@@ -1,106 +1,120 @@
-"""Giving the optimizer its gradient: averaged, unscaled and clipped by one multiplication, inside its own pass where it can."""
+"""Giving the optimizers their gradient, all of them or none: averaged, unscaled and clipped by one multiplication."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from truestep.engine.gradients import FLOAT32_MAX, FLOAT32_TINY, multiply
-from truestep.errors import OptimizerError, PolicyError, UsageError
+from truestep.engine.demands import parameters_of
+from truestep.engine.gradients import FLOAT32_MAX, FLOAT32_TINY, elements_of, multiply
+from truestep.errors import StateError
+
+Closure = Callable[[], Tensor]
 
 
-def step(optimizer: Optimizer, gradients: list[Tensor], factor: float) -> None:
+def step(optimizers: Sequence[Optimizer], gradients: list[Tensor], factor: float, closure: Closure | None) -> None:
     """Apply the update with `gradients` times `factor`, which afterwards are the gradients in original units.
 
     A fused optimizer divides by its `grad_scale` in the pass that it makes anyway; any other gets one `foreach`
     multiplication. Both round once. A divisor that float32 does not hold is multiplied in, whatever the optimizer.
     """
-    fused = getattr(optimizer, "_step_supports_amp_scaling", False) and all(g.get("fused") for g in optimizer.param_groups)
-    if not fused or factor == 1.0 or not FLOAT32_TINY <= 1.0 / factor <= FLOAT32_MAX:
+    device = gradients[0].device
+    divides = [factor != 1.0 and FLOAT32_TINY <= 1.0 / factor <= FLOAT32_MAX and _can_divide(each) for each in optimizers]
+    if any(divides):
+        others = [optimizer for optimizer, itself in zip(optimizers, divides, strict=True) if not itself]
+        gradients = elements_of([p.grad for p in parameters_of(*others)])
+    if gradients:
         multiply(gradients, factor)
-        optimizer.step()
-        return
-    dividing: Any = optimizer
-    dividing.grad_scale = torch.full((), 1.0 / factor, dtype=torch.float32, device=gradients[0].device)
+    for optimizer, itself in zip(optimizers, divides, strict=True):
+        if itself:
+            _divide_and_step(optimizer, torch.full((), 1.0 / factor, dtype=torch.float32, device=device))
+        elif closure is not None:
+            optimizer.step(closure)  # type: ignore[arg-type]  # torch's says float, and LBFGS wants a tensor
+        else:
+            optimizer.step()
+
+
+def _can_divide(optimizer: Optimizer) -> bool:
+    return getattr(optimizer, "_step_supports_amp_scaling", False) and all(g.get("fused") for g in optimizer.param_groups)
+
+
+def _divide_and_step(optimizer: Any, divisor: Tensor) -> None:
+    optimizer.grad_scale = divisor
     try:
         optimizer.step()
     finally:
-        del dividing.grad_scale
+        del optimizer.grad_scale
 
 
-def parameters_of(optimizer: Optimizer) -> list[Parameter]:
-    """Every parameter of the optimizer, each once, in the order of its groups."""
-    return list({id(p): p for group in optimizer.param_groups for p in group["params"]}.values())
+class AllOrNone:
+    """What an exception inside a step leaves: everything as before where a copy was kept, else an update that refuses to go on.
+
+    A copy of weights and optimizer state is kept for the first step, in which most faults show, and for every step that evaluates
+    the loss again; an ordinary step pays for none.
+    """
+
+    def __init__(self, optimizers: Sequence[Optimizer]) -> None:
+        self._optimizers = optimizers
+        self._proven = False
+        self._torn: str | None = None
+
+    @contextmanager
+    def __call__(self, params: Sequence[Parameter], *, undoable: bool = False) -> Iterator[None]:
+        """One step of all optimizers."""
+        kept = _Kept(self._optimizers, params) if undoable or not self._proven else None
+        try:
+            yield
+        except BaseException as error:
+            if kept is None:
+                self._torn = f"{type(error).__name__}: {error}"
+            else:
+                kept.restore()
+            raise
+        self._proven = True
+
+    def demand_whole(self) -> None:
+        """StateError after a step that an exception ended halfway."""
+        if self._torn is not None:
+            raise StateError(
+                f"an exception ended a step halfway, and some parameters may have moved without the others ({self._torn})",
+                hint="restore a checkpoint: model, optimizer, then update.load_state_dict(...)",
+            )
+
+    def mended(self) -> None:
+        """A state was loaded: what was half done is gone."""
+        self._torn = None
 
 
-def names_of(model: nn.Module, optimizer: Optimizer) -> dict[int, str]:
-    """A name for each parameter by its id: the model's, or its place in the optimizer where the model does not own it."""
-    names = {
-        id(p): f"param_groups[{i}]['params'][{j}]"
-        for i, group in enumerate(optimizer.param_groups)
-        for j, p in enumerate(group["params"])
-    }
-    return names | {id(p): name for name, p in model.named_parameters()}
+class _Kept:
+    """Weights, state and settings of optimizers, to be put back."""
 
+    def __init__(self, optimizers: Sequence[Optimizer], params: Sequence[Parameter]) -> None:
+        self._weights = [(p, p.data, p.detach().clone()) for p in params]
+        self._optimizers = [
+            (
+                optimizer,
+                {p: copy.deepcopy(state) for p, state in optimizer.state.items()},
+                [dict(group) for group in optimizer.param_groups],
+            )
+            for optimizer in optimizers
+        ]
 
-def demand_optimizer(model: nn.Module, optimizer: Any) -> torch.device:
-    """The device of the optimizer's parameters; OptimizerError or PolicyError, by name, for what the engine does not take."""
-    _demand_model(model)
-    if not isinstance(optimizer, Optimizer):
-        raise OptimizerError(
-            f"the optimizer is a {type(optimizer).__name__}, and a torch.optim.Optimizer is wanted",
-            hint="pass the optimizer itself, built from the model's parameters",
-        )
-    if isinstance(getattr(optimizer, "optimizer", None), Optimizer):
-        raise OptimizerError(
-            f"{type(optimizer).__name__} wraps another optimizer and may skip its step without saying so",
-            hint="pass the wrapped one: optimizer.optimizer",
-        )
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise OptimizerError(
-            "LBFGS evaluates the loss again inside its step, and one attempt has one gradient",
-            hint="use an optimizer that steps from one gradient, such as torch.optim.AdamW",
-        )
-    params = [p for p in parameters_of(optimizer) if p.requires_grad]
-    if not params:
-        raise OptimizerError("the optimizer holds no parameter that takes a gradient", hint="look for requires_grad=False")
-    names = names_of(model, optimizer)
-    for p in params:
-        _demand_parameter(names[id(p)], p)
-    devices = {p.device for p in params}
-    if len(devices) > 1:
-        raise OptimizerError(
-            f"the parameters lie on {len(devices)} devices: {', '.join(sorted(map(str, devices)))}",
-            hint="put the model on one device, or make one Update and optimizer for each",
-        )
-    return devices.pop()
-
-
-def _demand_model(model: Any) -> None:
-    if not isinstance(model, nn.Module):
-        raise UsageError(f"the model is a {type(model).__name__}, and a torch.nn.Module is wanted", hint="pass the module itself")
-    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
-        raise UsageError(
-            "a module of TorchScript hides its buffers, and a skip could not put them back",
-            hint="pass the module that was scripted or traced, or torch.compile(module)",
-        )
-
-
-def _demand_parameter(name: str, p: Parameter) -> None:
-    if p.dtype is not torch.float32:
-        raise PolicyError(
-            f"parameter {name!r} is {str(p.dtype).removeprefix('torch.')}, and these policies keep float32 weights",
-            hint="leave the model in float32 (no .half(), .bfloat16() or .double()): autocast casts what it computes",
-            parameter=name,
-            dtype=str(p.dtype).removeprefix("torch."),
-        )
-    if type(p.data) is not Tensor or p.layout is not torch.strided:
-        raise OptimizerError(
-            f"parameter {name!r} is a {type(p.data).__name__} in layout {p.layout}, and the engine takes dense local tensors",
-            hint="sharded and sparse parameters are not supported",
-            parameter=name,
-        )
+    @torch.no_grad()
+    def restore(self) -> None:
+        for p, data, values in self._weights:
+            p.grad = None  # it may have another format than the weights that return
+            p.data = data
+            p.copy_(values)
+        for optimizer, state, groups in self._optimizers:
+            optimizer.state.clear()
+            optimizer.state.update(state)
+            for group, kept in zip(optimizer.param_groups, groups, strict=True):
+                group.clear()
+                group.update(kept)

@@ -111,11 +111,11 @@ def losses_by_term(added: Sequence[Added]) -> dict[str, float] | None:
     return parts or None
 
 
-def losses_by_microbatch(added: Sequence[Added]) -> tuple[dict[int, float], str | None]:
-    """The loss of each microbatch, of several terms the first that is not finite, and the name of the first of these."""
-    bad = [one for one in added if not math.isfinite(one.value)]
-    losses = {one.microbatch: one.value for one in (*added, *reversed(bad))}
-    return losses, bad[0].term if bad else None
+def losses_by_microbatch(added: Sequence[Added]) -> tuple[dict[int, float], dict[int, str]]:
+    """The loss of each microbatch, of several terms the first that is not finite; and the names of these."""
+    bad = [one for one in reversed(added) if not math.isfinite(one.value)]
+    losses = {one.microbatch: one.value for one in (*added, *bad)}
+    return losses, {one.microbatch: one.term for one in bad if one.term is not None}
 
 
 def _by_term(found: Any) -> dict[str | None, Any]:

@@ -10,16 +10,17 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from truestep.engine.attempt import Attempt
+from truestep.engine.building import Given, schedulers_of, store_of
 from truestep.engine.clip import Clip, clip_of
-from truestep.engine.clock import Every, Schedule, clock_of, demand_scheduler
+from truestep.engine.clock import Every, Schedule, clock_of
 from truestep.engine.counts import Counts
+from truestep.engine.demands import demand_closures
 from truestep.engine.outcome import Outcome, Reason, Skip
 from truestep.engine.plan import Incurable, Plan, total_of
 from truestep.engine.policy import Policy, scale_of
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard
 from truestep.engine.state import read_grad_scaler, read_state, state_of
-from truestep.engine.stepping import demand_optimizer
 from truestep.engine.weight_check import WeightChecks
 from truestep.engine.weights import LossIs, Weight, weight_of
 from truestep.engine.work import Work
@@ -37,20 +38,25 @@ class Update(Generic[M]):
 
     The gradient alone decides: an attempt is skipped where an element of it is not finite, and completed where all are, even if
     the loss is not. A skip, or an exception, leaves parameters, optimizer, buffers and scheduler as they were and gradients None;
-    it does not restore what a forward writes into parameters (Embedding's max_norm) or keeps outside of modules. Backward
+    it does not restore what a forward writes into parameters (Embedding's max_norm) or keeps outside of modules. A step that
+    raises leaves all as before where it is an optimizer's first, and else an update that asks for a saved state. Backward
     reaches the optimizer's parameters only, so that GANs take one update for each optimizer.
 
     Args:
-        model, optimizer: float32 parameters on one device; any torch optimizer that steps from one gradient.
+        model: float32 parameters on one device; a policy of narrow weights narrows them, but for normalization layers.
+        optimizer: any torch optimizer; a list of them, which step together or not at all; or a function from the model's
+            parameters to either, which policies of narrow weights need. One that evaluates the loss again inside its step
+            (LBFGS) takes fp32 or bf16, no clip, and `update(window)`; what it finds not finite there is a GradientError.
         loss: from (model, microbatch) to a scalar, in original units, or to several by the names of their terms.
         loss_is: "mean" over its weight, "sum", or "share": the window's loss is the plain sum of the losses.
         weight: from a microbatch to what its loss is a mean over, of each term by its name. None counts examples. Held against
             the denominator read off the loss's graph on the first attempt; `check_weight=False` leaves that out.
-        policy: "fp32", "tf32", "bf16", "fp16", or a Policy.
+        policy: "fp32", "tf32", "bf16", "fp16"; "bf16-master", "fp16-master", whose weights are narrow and follow float32
+            masters; "bf16-pure", whose weights and moments are rounded stochastically; or a Policy.
         scale: a LossScale; None takes the policy's. `allow_underflow=True` permits float16 without one.
         clip: ClipNorm, ClipValue or None, in original units.
-        scheduler, clock: stepped on "completed" attempts (default), any "attempt", the end of an "epoch", Every(examples=N) or
-            Every(tokens=N) applied.
+        scheduler, clock: one, a list, or a function from the optimizer (or the list of them) to either; stepped on "completed"
+            attempts (default), any "attempt", the end of an "epoch", Every(examples=N) or Every(tokens=N) applied.
         examples, tokens: from a microbatch to its counts. None: the first dimension of its first array, and not counted.
         max_consecutive_skips: SkipLimitError after so many skipped attempts in a row; None never.
         incurable: "keep" leaves the loss scale alone on a skip that no smaller scale can cure; "backoff" shrinks it on every
@@ -71,7 +77,7 @@ class Update(Generic[M]):
     def __init__(
         self,
         model: nn.Module,
-        optimizer: Optimizer,
+        optimizer: Given,
         *,
         loss: Callable[[Any, M], Tensor | Mapping[str, Tensor]],
         loss_is: LossIs = "mean",
@@ -89,28 +95,29 @@ class Update(Generic[M]):
         incurable: Incurable = "keep",
         track_moves: bool = False,
     ) -> None:
-        device = demand_optimizer(model, optimizer)
+        policy, clip = Policy.named(policy), clip_of(clip)
+        store = store_of(policy, model, optimizer)
+        self.scale = scale_of(policy.on(store.device), scale, allow_underflow=allow_underflow)
         self.plan: Plan[M] = Plan(
             model=model,
-            optimizer=optimizer,
-            device=device,
+            store=store,
             loss=loss,
             loss_is=loss_is,
             weight=weight,
             examples=examples,
             tokens=tokens,
-            policy=Policy.named(policy).on(device),
-            clip=clip_of(clip),
+            policy=policy,
+            clip=clip,
             max_consecutive_skips=max_consecutive_skips,
             incurable=incurable,
             track_moves=track_moves,
+            evaluates_again=demand_closures(store.optimizers, policy=policy, scale=self.scale, clip=clip),
         )
-        self.scale = scale_of(self.plan.policy, scale, allow_underflow=allow_underflow)
         self.counts = Counts()
         self._weight_check = WeightChecks(loss_is, declared=weight is not None, wanted=check_weight)
-        demand_scheduler(scheduler, optimizer)
-        self._schedule = Schedule(scheduler, clock_of(clock, scheduler=scheduler, counts_tokens=tokens is not None))
-        self._buffers, self._guard = Buffers(model), Guard(optimizer)
+        schedulers = schedulers_of(scheduler, store.optimizers)
+        self._schedule = Schedule(schedulers, clock_of(clock, schedules=bool(schedulers), counts_tokens=tokens is not None))
+        self._buffers, self._guard = Buffers(model), Guard(store.optimizers)
 
     def __call__(self, window: list[M]) -> Outcome:
         """Attempt one effective update from the microbatches of `window`, and return what happened."""
@@ -128,7 +135,7 @@ class Update(Generic[M]):
         verdict = work.judge(self._schedule.clock)  # unscale once, by one factor; finite on every element?
         if verdict.norm is not None:
             skip = None
-            work.apply(verdict.norm)  # clip in original units, step
+            work.apply(verdict.norm, draw=self.counts.completed)  # clip in original units, step
         else:
             skip = work.explain(verdict)
             work.undo()
@@ -139,9 +146,7 @@ class Update(Generic[M]):
         self.counts = counts.ticked(ticks)
         return work.report(skip, self.counts, self.scale, self._weight_check)
 
-    def attempt(
-        self, *, total: float | Mapping[str, float] | None = None, ends_epoch: bool = False
-    ) -> AbstractContextManager[Attempt]:
+    def attempt(self, *, total: Weight | None = None, ends_epoch: bool = False) -> AbstractContextManager[Attempt]:
         """One attempt as a `with` block, for loops that are not one call. Leaving it decides; an exception in it undoes it.
 
         Args:
@@ -176,6 +181,35 @@ class Update(Generic[M]):
         else:
             self.scale, self.counts = read_state(state)
         self._schedule.moved()
+        self.plan.store.all_or_none.mended()
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that is trained."""
+        return self.plan.model
+
+    @property
+    def optimizers(self) -> tuple[Optimizer, ...]:
+        """The optimizers, which step together."""
+        return self.plan.store.optimizers
+
+    @property
+    def schedulers(self) -> tuple[Any, ...]:
+        """The schedulers, which the clock moves together."""
+        return self._schedule.schedulers
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights that the optimizers step, by name: float32, without a graph, masters where the policy keeps them."""
+        return self.plan.store.weights()
+
+    @contextmanager
+    def in_float32(self) -> Iterator[None]:
+        """Inside, the model's parameters are the float32 weights, to evaluate, save or load them; a write reaches the masters.
+
+        Nothing changes for a policy whose weights are float32. StateError inside an attempt.
+        """
+        with self._guard.closed(), self.plan.store.in_float32():
+            yield
 
     @contextmanager
     def _attempt(self, total: Weight | None, ends_epoch: bool, *, can_replay: bool) -> Iterator[Attempt]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,21 +12,21 @@ import torch
 from torch import Tensor
 
 from truestep.engine.clock import Clock
+from truestep.engine.closures import Evaluations
 from truestep.engine.counts import Counts
 from truestep.engine.diagnosis import Evidence, diagnose
-from truestep.engine.gradients import Verdict, clear, gradients_of, judge
+from truestep.engine.gradients import Verdict, judge, multiply
 from truestep.engine.outcome import Outcome, Reason, Skip
 from truestep.engine.plan import Plan
 from truestep.engine.policy import POLICIES
 from truestep.engine.replay import RandomState, Replay, kept_random_states
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard, Seal
-from truestep.engine.stepping import demand_optimizer, names_of, parameters_of, step
 from truestep.engine.terms import Added, Summand, TermShares, joined, losses_by_microbatch, losses_by_term, read
 from truestep.engine.weight_check import WeightChecks
 from truestep.engine.weights import Weight
 from truestep.engine.windows import demand_count
-from truestep.errors import ClockError, StateError
+from truestep.errors import ClockError, OptimizerError, StateError
 from truestep.probe.buffers import Buffers
 
 
@@ -40,6 +41,12 @@ class Work:
     ) -> None:
         self._start = time.perf_counter()
         self.plan, self.scale, self._buffers, self._guard, self._can_replay = plan, scale, buffers, guard, can_replay
+        self._store = plan.store
+        if plan.evaluates_again and not can_replay:
+            raise OptimizerError(
+                "the optimizer evaluates the loss again inside its step, and an attempt() block cannot be run again",
+                hint="call update(window)",
+            )
         self.shares = TermShares(plan.loss_is, total)
         self.rates = plan.learning_rates()
         self.examples: int | None = None
@@ -53,11 +60,7 @@ class Work:
         self.open, self.decided = True, False
         self.outcome: Outcome | None = None
         self.whole = True
-        self._all_params = parameters_of(plan.optimizer)
-        self._params = [p for p in self._all_params if p.requires_grad]
-        if not self._params or any(p.dtype is not torch.float32 for p in self._params):
-            demand_optimizer(plan.model, plan.optimizer)  # it was right when the update was built, and now says what is not
-        clear(self._all_params)
+        self._params = plan.store.open()
         buffers.keep()
         self._seal = Seal(self._params)
         self._random = RandomState.now(plan.device)
@@ -74,15 +77,16 @@ class Work:
         summands = [summand for summand in summands if summand.share]
         if not summands:
             return
-        on_cpu, scaled, found = self.plan.device.type == "cpu", [], []
+        on_cpu, scaled, added = self.plan.device.type == "cpu", [], []
         for term, loss, share, _ in summands:
-            found.append(Added(index, term, share, loss.detach().item() if on_cpu else loss.detach().clone()))
+            added.append(Added(index, term, share, loss.detach().item() if on_cpu else loss.detach().clone()))
             self._guard.demand_open_graph(loss)
             scaled.append(loss.float() * (self.scale.value * share))  # in float16 the scale itself would overflow
         self._seal.demand()
-        torch.autograd.backward(scaled, inputs=self._params)
+        with self._store.adding():
+            torch.autograd.backward(scaled, inputs=self._params)
         self._seal.renew()
-        self._losses.extend(found)
+        self._losses.extend(added)
 
     def count(self, examples: int | None, tokens: int | None) -> None:
         """Add to what this window holds; None adds nothing and, alone, leaves a count untold."""
@@ -108,37 +112,41 @@ class Work:
                 return Verdict(norm=None)
             raise StateError("the attempt made no backward", hint="call attempt.backward(loss, weight) for each microbatch")
         self._seal.demand()
-        self._gradients = gradients_of(self._params)
+        self._seal.release()
+        self._gradients = self._store.gradients()
         verdict = judge(self._gradients, self.unit)
         self._losses = read(self._losses)
         return verdict
 
-    def apply(self, norm: float) -> None:
-        """Clip a gradient of this norm in original units, and step: average, unscale and clip are one multiplication."""
+    def apply(self, norm: float, *, draw: int) -> None:
+        """Clip a gradient of this norm in original units, and step: average, unscale and clip are one multiplication.
+
+        `draw` numbers the update, for weights that are rounded by draws.
+        """
         plan, self._norm = self.plan, norm
         factor, self._clipped = plan.clip(self._gradients, norm=norm, unit=self.unit)
-        before = [p.detach().clone() for p in self._params] if plan.track_moves else None
-        with self._guard.opened():
-            step(plan.optimizer, self._gradients, factor)
+        before = [p.detach().clone() for p in self._store.stepped] if plan.track_moves else None
+        with self._guard.opened(), self._evaluating() as closure:
+            self._store.step(self._gradients, factor, draw=draw, closure=closure)
         self.decided = True
         if before is not None:
-            self._moved = any(not _same(old, new.detach()) for old, new in zip(before, self._params, strict=True))
+            self._moved = any(not _same(old, new.detach()) for old, new in zip(before, self._store.stepped, strict=True))
 
     def explain(self, verdict: Verdict) -> Skip:
         """Why there is no update, by diagnosis from the state that the window started from; random states are as before it."""
         if not self._losses:
             return Skip(reason=Reason.WEIGHT, place=None, detail="no microbatch of the window weighs anything", curable=False)
         self._buffers.restore()
-        losses, term = losses_by_microbatch(self._losses)
+        losses, terms = losses_by_microbatch(self._losses)
         evidence = Evidence(
             model=self.plan.model,
             params=self._params,
-            names=names_of(self.plan.model, self.plan.optimizer),
+            gradients=self._store.named_gradients(),
             microbatches=self._microbatches,
             losses=losses,
-            term=term,
+            terms=terms,
             scale=self.scale,
-            replay=Replay(self._loss_again, range(len(self._microbatches)), self._random) if self._can_replay else None,
+            replay=self._replay() if self._can_replay else None,
         )
         with kept_random_states(self.plan.device):
             try:
@@ -149,7 +157,7 @@ class Work:
 
     def undo(self) -> None:
         """No gradient, and every buffer as before."""
-        clear(self._all_params)
+        self._store.clear()
         self._buffers.restore()
         self.decided = True
 
@@ -158,6 +166,7 @@ class Work:
         self.open = False
         if not self.decided:
             self.undo()
+        self._gradients, self._microbatches = [], []  # whoever keeps the attempt keeps no tensors
 
     def report(self, skip: Skip | None, counts: Counts, next_scale: LossScale, weight_check: WeightChecks) -> Outcome:
         """The outcome, once all has been decided. Reads the losses, which waits for the device."""
@@ -188,10 +197,53 @@ class Work:
         loss: float = sum(one.share * one.value for one in self._losses)
         return loss / self.shares.divisor()
 
+    def _replay(self) -> Replay:
+        return Replay(self._loss_again, range(len(self._microbatches)), self._random)
+
     def _loss_again(self, index: int, in_float32: bool) -> Tensor:
-        shares = {one.term: one.share for one in self._losses if one.microbatch == index}
-        loss = self.plan.loss_under(POLICIES["fp32"] if in_float32 else self.plan.policy, self._microbatches[index])
-        return joined(loss, shares)
+        """The loss of a microbatch once more, as it is; of several terms the sum at their shares."""
+        microbatch, shares = self._microbatches[index], self._shares_of(index)
+        if not in_float32:
+            return joined(self.plan.loss_under(self.plan.policy, microbatch), shares)
+        with self._store.in_float32():
+            return joined(self.plan.loss_under(POLICIES["fp32"], microbatch), shares)
+
+    def _shares_of(self, index: int) -> dict[str | None, float]:
+        """The shares of what had a backward in a microbatch, by term."""
+        return {one.term: one.share for one in self._losses if one.microbatch == index}
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[Evaluations | None]:
+        """The closure of an optimizer that evaluates the loss again inside its step; None for any other.
+
+        Every evaluation starts from the window's random state, and leaves random states and buffers as its forwards left them.
+        """
+        if not self.plan.evaluates_again:
+            yield None
+            return
+        loss, buffers = self._loss(), Buffers(self.plan.model)
+        assert loss is not None
+        replay = self._replay()
+
+        def again() -> tuple[float, bool]:
+            self._store.clear()
+            buffers.keep()
+            values = [self._add_again(index, loss) for index, loss in enumerate(replay.losses())]
+            buffers.restore()
+            gradients = self._store.gradients()
+            multiply(gradients, self.unit)
+            return sum(values) / self.shares.divisor(), all(bool(g.isfinite().all()) for g in gradients)
+
+        with kept_random_states(self.plan.device):
+            yield Evaluations(loss, again)
+
+    def _add_again(self, index: int, loss: Tensor) -> float:
+        """The backward of one microbatch once more; its loss by its share, 0 where it weighs nothing."""
+        shares = self._shares_of(index)
+        share = shares.get(None, 1.0 if shares else 0.0)  # terms come at their shares
+        if share:
+            torch.autograd.backward(loss.float() * (self.scale.value * share), inputs=self._params)
+        return share * loss.item() if share else 0.0
 
     def _demand_counts(self, clock: Clock) -> None:
         """ClockError where the schedule's clock counts what nobody told."""
@@ -205,4 +257,5 @@ class Work:
 
 def _same(old: Tensor, new: Tensor) -> bool:
     """Equal bit for bit, so that a NaN that stayed counts as unmoved."""
-    return torch.equal(old.view(torch.int32), new.view(torch.int32))
+    bits = torch.int32 if old.dtype is torch.float32 else torch.int16
+    return torch.equal(old.view(bits), new.view(bits))

@@ -7,7 +7,8 @@ import io
 import json
 import os
 import uuid
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -16,27 +17,39 @@ from typing import Any, NoReturn, Self
 from truestep.engine.outcome import Outcome
 from truestep.errors import LedgerError
 from truestep.ledger import environment as surroundings
-from truestep.ledger.reading import read_header, whole_bytes
-from truestep.ledger.records import Record, attempt_record, header_record, resume_record
+from truestep.ledger.alarm import Alert, SkipAlarm
+from truestep.ledger.fanout import Fanout
+from truestep.ledger.opening import opened, resumable
+from truestep.ledger.records import Record, alarm_record, attempt_record, header_record, resume_record
+from truestep.ledger.sinks import Sink
+
+_ENCODER = json.JSONEncoder(allow_nan=False)
 
 
 class Ledger:
     """An append-only file of outcomes: a header, then a line for each attempt. One ledger belongs to one update.
 
     Each line goes to the operating system before `record` returns, in one unbuffered write: it survives the death of
-    the process (kill -9 included), not that of the machine. It costs some tens of microseconds an attempt.
+    the process (kill -9 included), not that of the machine. It costs about 16 microseconds and 800 bytes an attempt
+    (benchmarks/ledger_cost.py).
 
     Args:
-        path: A new file. An existing one is refused unless `resume`. A device or pipe is written to as it is.
+        path: A new file. An existing one is refused unless `resume`. A device, or a pipe that someone reads, is written
+            to as it is.
         policy: The policy's name for the header; each attempt names its own anyway.
         protocol_hash: The comparison that this run belongs to; None for a run of its own.
         run_id: A name for the run; None draws one.
         resume: Go on in an existing ledger (a torn last line is cut off), or begin a new one where there is none. With
             the first outcome the attempt number tells where the run went on; lines beyond it stay, as waste.
         environment: What the header says of the machine; None reads it.
+        sinks: Trackers that are shown each attempt once its line is in the file: see `truestep.sinks`. One that fails is
+            dropped with a RuntimeWarning and a line.
+        alarm: Is called with each outcome; an alert becomes a line and a RuntimeWarning.
 
     Raises:
-        LedgerError: the file exists, is no ledger, belongs to another run or protocol, or cannot be written.
+        LedgerError: the file exists, is no ledger, belongs to another run or protocol, or cannot be written; or a sink
+            does not open.
+        UsageError: a sink's package is not installed.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -54,25 +67,37 @@ class Ledger:
         run_id: str | None = None,
         resume: bool = False,
         environment: Mapping[str, Any] | None = None,
+        sinks: Sequence[Sink] = (),
+        alarm: SkipAlarm | None = None,
     ) -> None:
         self.path = Path(path)
         self._environment = surroundings.environment() if environment is None else environment
         self._last_attempt = 0
         self._written = 0
-        self._resuming = resume and self._cut_to_whole_lines(run_id=run_id, protocol_hash=protocol_hash)
-        self._file: io.FileIO | None = _opened(self.path, resume=resume)
-        if not self._resuming:
-            header = header_record(
-                run_id=run_id or uuid.uuid4().hex,
-                created=_now(),
-                environment=self._environment,
-                policy=policy,
-                protocol_hash=protocol_hash,
-            )
+        self._alarm = alarm
+        began = not self.path.exists()
+        found = resumable(self.path, run_id=run_id, protocol_hash=protocol_hash) if resume else None
+        self._resuming = found is not None
+        self._file: io.FileIO | None = opened(self.path, resume=resume)
+        header = found or header_record(
+            run_id=run_id or uuid.uuid4().hex,
+            created=_now(),
+            environment=self._environment,
+            policy=policy,
+            protocol_hash=protocol_hash,
+        )
+        if found is None:
             self._append(header)
+        try:
+            self._sinks = Fanout(sinks, header)
+        except BaseException:  # Ctrl-C while a tracker connects, too: the next try is to find the path as this one did
+            self._release()
+            if began:
+                self.path.unlink()
+            raise
 
-    def record(self, outcome: Outcome) -> None:
-        """Append `outcome`'s line.
+    def record(self, outcome: Outcome) -> Alert | None:
+        """Append `outcome`'s line; the alert, where this outcome made the alarm sound.
 
         Raises:
             LedgerError: the ledger is closed; the outcome is not a later attempt than the last one; or the file cannot
@@ -83,6 +108,7 @@ class Ledger:
             resumed = resume_record(attempts=attempt - 1, created=_now(), environment=self._environment)
             self._append(resumed)
             self._resuming = False
+            self._keep(self._sinks.resume(attempt - 1))
         elif attempt <= self._last_attempt:
             raise LedgerError(
                 f"attempt {attempt} comes after attempt {self._last_attempt}",
@@ -91,15 +117,23 @@ class Ledger:
                 attempt=attempt,
                 last_attempt=self._last_attempt,
             )
-        self._append(attempt_record(outcome))
+        line = attempt_record(outcome)
+        self._append(line)
         self._last_attempt = attempt
         self._written += 1
+        self._keep(self._sinks.attempt(line))
+        alert = self._alarm(outcome) if self._alarm is not None else None
+        if alert is not None:
+            self._append(alarm_record(alert))
+            warnings.warn(str(alert), RuntimeWarning, stacklevel=2)
+        return alert
 
     def close(self) -> None:
-        """Close the file; closing twice is harmless."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Close the sinks and the file; closing twice is harmless."""
+        try:
+            self._keep(self._sinks.close())
+        finally:
+            self._release()
 
     def __enter__(self) -> Self:
         """The ledger itself."""
@@ -108,6 +142,22 @@ class Ledger:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close the file."""
         self.close()
+
+    def _keep(self, lines: Iterable[Record]) -> None:
+        """Write what became of sinks, and say so where one failed: in this order, as a warning may be made an error."""
+        lines = list(lines)
+        for line in lines:
+            if self._file is not None:
+                self._append(line)
+        for line in lines:
+            if line["error"] is not None:
+                message = f"the sink {line['sink']} failed and was dropped after {line['attempts']} attempts: {line['error']}"
+                warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+    def _release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _append(self, record: Record) -> None:
         """One whole line, or none: what a failed write left of it is cut off again."""
@@ -126,15 +176,15 @@ class Ledger:
 
     def _line(self, record: Record) -> bytes:
         try:
-            return json.dumps(record, allow_nan=False).encode() + b"\n"
+            return _ENCODER.encode(record).encode() + b"\n"
         except (TypeError, ValueError) as error:  # only the caller's environment can hold what JSON cannot
-            self.close()
+            self._release()
             message = f"the ledger's environment cannot be written as JSON: {error}"
             raise LedgerError(message, hint="give plain values", path=str(self.path)) from error
 
     def _abandon(self, whole: int, error: OSError) -> NoReturn:
         self._cut(whole)
-        self.close()
+        self._release()
         raise LedgerError(
             f"the ledger cannot be written: {error.strerror or error}",
             hint=f"the {self._written} attempts recorded so far stay readable; make room and go on with resume=True",
@@ -147,54 +197,6 @@ class Ledger:
         assert self._file is not None
         with contextlib.suppress(OSError):
             self._file.truncate(whole)
-
-    def _cut_to_whole_lines(self, *, run_id: str | None, protocol_hash: str | None) -> bool:
-        """Whether there is a ledger to go on in; what is no whole line at its end is gone then."""
-        if not self.path.exists():
-            return False
-        try:
-            size = whole_bytes(self.path)
-            if size:
-                header = read_header(self.path)
-                self._refuse_other("run_id", header["run_id"], run_id)
-                self._refuse_other("protocol_hash", header["protocol_hash"], protocol_hash)
-            os.truncate(self.path, size)
-        except OSError as error:
-            raise _unopened(self.path, error) from error
-        return size > 0
-
-    def _refuse_other(self, name: str, found: str | None, asked: str | None) -> None:
-        if asked is not None and found != asked:
-            raise LedgerError(
-                f"the ledger belongs to another run: {name} is {found}, not {asked}",
-                hint="resume the run that wrote it, or write to another file",
-                path=str(self.path),
-                found=found,
-                asked=asked,
-            )
-
-
-def _opened(path: Path, *, resume: bool) -> io.FileIO:
-    """`path` open for unbuffered appending, created unless it is resumed or is no regular file."""
-    special = path.exists() and not path.is_file() and not path.is_dir()
-    try:
-        return io.FileIO(path, "a" if resume or special else "x")
-    except FileExistsError as error:
-        raise LedgerError(
-            f"{path} exists",
-            hint="resume=True goes on in it; otherwise choose another file",
-            path=str(path),
-        ) from error
-    except OSError as error:
-        raise _unopened(path, error) from error
-
-
-def _unopened(path: Path, error: OSError) -> LedgerError:
-    return LedgerError(
-        f"the ledger cannot be opened: {error.strerror or error}",
-        hint="name a file in a folder that exists and can be written",
-        path=str(path),
-    )
 
 
 def _now() -> str:

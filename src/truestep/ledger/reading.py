@@ -9,26 +9,29 @@ import stat
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from truestep.engine.outcome import Outcome
 from truestep.errors import LedgerError
-from truestep.ledger.records import ATTEMPT_KEYS, HEADER_KEYS, RESUME_KEYS, SCHEMA, Record, outcome_of
+from truestep.ledger.fields import FIELDS, fault
+from truestep.ledger.records import SCHEMA, Record, outcome_of
 
 _OPENING = b'{"kind": "header", "schema": '
 _LONGEST_HEADER_BYTES = 1 << 20
 _BLOCK_BYTES = 1 << 16
+_INSIDE = tuple(kind for kind in FIELDS if kind != "header")
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[Record]:
-    """The ledger's lines as dictionaries: the header first, then attempts and resumes, in the order they were written.
+    """The ledger's lines as dictionaries: the header first, then attempts, resumes, alarms and what became of sinks.
 
-    Each attempt has one key more than its line: "waste" is true where a later resume went back behind it. A line counts
-    once its line feed is written: a last line without one is passed over. The file is read twice, as a stream; memory
-    does not grow with it.
+    They come in the order they were written. Each attempt and each alarm has one key more than its line: "waste" is true
+    where a later resume went back behind it. A line counts once its line feed is written: a last line without one is
+    passed over. The file is read twice, as a stream; memory does not grow with it.
 
     Raises:
-        LedgerError: the file cannot be read, is no ledger or one of another schema, or a line inside it is broken.
+        LedgerError: the file cannot be read, is no ledger or one of another schema, or a line inside it is broken or holds
+            what cannot be in its place.
     """
     path = Path(path)
     with _open(path) as file:
@@ -42,8 +45,9 @@ def read(path: str | os.PathLike[str]) -> Iterator[Record]:
             record = _parsed(line, path, number)
             if record["kind"] == "resume":
                 resumes, last = resumes + 1, record["attempts"]
-            else:
+            elif record["kind"] == "attempt":
                 last = _later(record["attempt"], last, path, number)
+            if "attempt" in record:
                 record["waste"] = resumes < len(limits) and record["attempt"] > limits[resumes]
             yield record
 
@@ -52,16 +56,7 @@ def outcomes(path: str | os.PathLike[str]) -> Iterator[Outcome]:
     """The outcomes that count, as the update returned them: attempts that were rolled back are left out."""
     for record in read(path):
         if record["kind"] == "attempt" and not record["waste"]:
-            try:
-                yield outcome_of(record)
-            except (AttributeError, KeyError, TypeError, ValueError) as error:  # JSON can hold anything in any place
-                message = f"attempt {record['attempt']} holds a value of the wrong kind: {error}"
-                raise LedgerError(
-                    message,
-                    hint="restore the file from where truestep.Ledger wrote it",
-                    path=str(path),
-                    attempt=record["attempt"],
-                ) from error
+            yield outcome_of(record)
 
 
 def read_header(path: Path) -> Record:
@@ -95,11 +90,13 @@ def whole_bytes(path: Path) -> int:
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[BinaryIO]:
     try:
+        if stat.S_ISFIFO(path.stat().st_mode):  # to open one would wait for a writer
+            raise _foreign(path, "it is a pipe")
         with path.open("rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise _foreign(path, "it is no regular file")
             yield file
-    except OSError as error:
+    except OSError as error:  # no such file, no right to read, a folder, or a disk that fails
         message = f"the ledger cannot be read: {error.strerror or error}"
         raise LedgerError(message, hint="name a file that truestep.Ledger wrote", path=str(path)) from error
 
@@ -124,7 +121,7 @@ def _header(file: BinaryIO, path: Path) -> Record:
         raise _foreign(path, "its first line is no ledger header")
     try:
         header = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, or brackets without end
         raise _foreign(path, "its first line is no JSON") from error
     if not isinstance(header, dict) or header.get("kind") != "header":
         raise _foreign(path, "its first line is no ledger header")
@@ -135,33 +132,30 @@ def _header(file: BinaryIO, path: Path) -> Record:
             path=str(path),
             schema=header.get("schema"),
         )
-    return _complete(header, HEADER_KEYS, path, 1)
+    wrong = fault(header)
+    if wrong:
+        raise _broken(path, 1, wrong)
+    return header
 
 
 def _parsed(line: bytes, path: Path, number: int) -> Record:
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        record = json.loads(line.decode())  # told the encoding, json does not look for it
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, or brackets without end
         raise _broken(path, number, f"is no JSON ({error})") from error
     kind = record.get("kind") if isinstance(record, dict) else None
-    if kind == "attempt":
-        return _complete(record, ATTEMPT_KEYS, path, number)
-    if kind == "resume" and isinstance(record.get("attempts"), int):
-        return _complete(record, RESUME_KEYS, path, number)
-    raise _broken(path, number, "is neither an attempt nor a resume")
+    if kind not in _INSIDE:
+        raise _broken(path, number, f"is none of {', '.join(_INSIDE)}")
+    wrong = fault(record)
+    if wrong:
+        raise _broken(path, number, wrong)
+    return record  # type: ignore[no-any-return]  # a dict: it has a kind
 
 
-def _complete(record: Record, keys: frozenset[str], path: Path, number: int) -> Record:
-    missing = sorted(keys - record.keys())
-    if missing:
-        raise _broken(path, number, f"lacks {', '.join(missing)}")
-    return record
-
-
-def _later(attempt: Any, last: int, path: Path, number: int) -> int:
+def _later(attempt: int, last: int, path: Path, number: int) -> int:
     """`attempt`, which must come after `last`: else two updates, or two processes, wrote one file."""
-    if not isinstance(attempt, int) or attempt <= last:
-        raise _broken(path, number, f"holds attempt {attempt!r} after attempt {last} without a resume between them")
+    if attempt <= last:
+        raise _broken(path, number, f"holds attempt {attempt} after attempt {last} without a resume between them")
     return attempt
 
 

@@ -10,40 +10,12 @@ from typing import Any
 
 from truestep.engine.counts import Counts
 from truestep.engine.outcome import Outcome, Reason, Skip
+from truestep.ledger.alarm import Alert
 
 SCHEMA = 1
 """Moves when a line's meaning moves; a reader refuses every other number."""
 
 Record = dict[str, Any]
-
-HEADER_KEYS = frozenset({"kind", "schema", "run_id", "created", "environment", "policy", "protocol_hash"})
-RESUME_KEYS = frozenset({"kind", "attempts", "created", "environment"})
-ATTEMPT_KEYS = frozenset(
-    {
-        "kind",
-        "attempt",
-        "policy",
-        "completed",
-        "skip",
-        "train/loss",
-        "lr",
-        "grad_norm",
-        "grad_norm_clipped",
-        "amp/loss_scale",
-        "amp/next_loss_scale",
-        "amp/skipped_total",
-        "weight",
-        "weight_check",
-        "microbatches",
-        "examples",
-        "tokens",
-        "seconds",
-        "parameters_moved",
-        "perf/examples_per_s",
-        "perf/tokens_per_s",
-        "counts",
-    }
-)
 
 
 def encoded(value: float | None) -> float | str | None:
@@ -84,6 +56,32 @@ def resume_record(*, attempts: int, created: str, environment: Mapping[str, Any]
     return {"kind": "resume", "attempts": attempts, "created": created, "environment": dict(environment)}
 
 
+def alarm_record(alert: Alert) -> Record:
+    """The line of an alarm, right below the attempt that it sounded at."""
+    return {
+        "kind": "alarm",
+        "attempt": alert.attempt,
+        "limit": alert.limit,
+        "attempts": alert.attempts,
+        "skipped_by_reason": dict(alert.skipped_by_reason),
+        "place": alert.place,
+        "detail": alert.detail,
+        "next_loss_scale": encoded(alert.next_loss_scale),
+    }
+
+
+def alert_of(record: Mapping[str, Any]) -> Alert:
+    """The alert that `alarm_record` was given."""
+    values = {name: record[name] for name in ("attempt", "attempts", "place", "detail", "skipped_by_reason")}
+    scale, limit = float(record["next_loss_scale"]), float(record["limit"])
+    return Alert(next_loss_scale=scale, limit=limit, **values)
+
+
+def sink_record(*, sink: str, attempts: int, seconds: float, error: str | None) -> Record:
+    """What a sink took of this ledger before it was closed, in what time; or before it was dropped, and why."""
+    return {"kind": "sink", "sink": sink, "attempts": attempts, "seconds": seconds, "error": error}
+
+
 def attempt_record(outcome: Outcome) -> Record:
     """One attempt's line: every field of the outcome, the running totals, and the rates that follow from them.
 
@@ -104,7 +102,7 @@ def attempt_record(outcome: Outcome) -> Record:
         "amp/loss_scale": encoded(outcome.loss_scale),
         "amp/next_loss_scale": encoded(outcome.next_loss_scale),
         "amp/skipped_total": counts.skipped,
-        "weight": encoded(outcome.weight),
+        "weight": _weight_record(outcome.weight),
         "weight_check": outcome.weight_check,
         "microbatches": outcome.microbatches,
         "examples": outcome.examples,
@@ -118,12 +116,13 @@ def attempt_record(outcome: Outcome) -> Record:
 
 
 def outcome_of(record: Mapping[str, Any]) -> Outcome:
-    """The outcome that `attempt_record` was given. A KeyError, TypeError or ValueError means it was given none."""
+    """The outcome that `attempt_record` was given; `record` is a line that `reading.read` let pass."""
     values = {name: decoded(record[key]) for name, key in _FLOATS.items()}
     return Outcome(
         policy=record["policy"],
         skip=None if record["skip"] is None else _skip_of(record["skip"]),
         lr=tuple(float(rate) for rate in record["lr"]),
+        weight=_weight_of(record["weight"]),
         weight_check=record["weight_check"],
         microbatches=record["microbatches"],
         examples=record["examples"],
@@ -140,9 +139,18 @@ _FLOATS = {
     "grad_norm_clipped": "grad_norm_clipped",
     "loss_scale": "amp/loss_scale",
     "next_loss_scale": "amp/next_loss_scale",
-    "weight": "weight",
     "seconds": "seconds",
 }
+_COUNTS = tuple(field.name for field in fields(Counts))
+
+
+def _weight_record(weight: Any) -> Any:
+    """One total; or, where a loss has several terms, each term's by its name."""
+    return {name: encoded(total) for name, total in weight.items()} if isinstance(weight, Mapping) else encoded(weight)
+
+
+def _weight_of(record: Any) -> Any:
+    return {name: decoded(total) for name, total in record.items()} if isinstance(record, Mapping) else decoded(record)
 
 
 def counts_record(counts: Counts) -> Record:
@@ -151,14 +159,14 @@ def counts_record(counts: Counts) -> Record:
     >>> counts_of(counts_record(Counts(attempts=3, completed=3))) == Counts(attempts=3, completed=3)
     True
     """
-    record = {field.name: getattr(counts, field.name) for field in fields(Counts)}
+    record = {name: getattr(counts, name) for name in _COUNTS}
     record["skipped_by_reason"] = {str(reason): skips for reason, skips in counts.skipped_by_reason.items()}
     return record
 
 
 def counts_of(record: Mapping[str, Any]) -> Counts:
     """The counts that `counts_record` was given."""
-    values = {field.name: record[field.name] for field in fields(Counts)}
+    values = {name: record[name] for name in _COUNTS}
     values["skipped_by_reason"] = MappingProxyType(dict(values["skipped_by_reason"]))
     return Counts(**values)
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from truestep.engine.counts import Counts
 from truestep.errors import LedgerError
-from truestep.ledger.records import Record, counts_of, counts_record, encoded
+from truestep.ledger.alarm import Alert
+from truestep.ledger.records import Record, alarm_record, alert_of, counts_of, counts_record, encoded
+
+
+@dataclass(kw_only=True)
+class SinkTotals:
+    """What the sinks of one kind took of a ledger."""
+
+    attempts: int = 0
+    seconds: float = 0.0
+    """The time that they cost the run."""
+    errors: list[str] = field(default_factory=list)
+    """Why sinks were dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +45,12 @@ class Summary:
     wasted_seconds: float
     missing_attempts: int
     """Attempts that the counts know and the file does not: made before the ledger began, or lost with the machine."""
+    alarms: int
+    """How often the skip alarm sounded."""
+    last_alert: Alert | None
+    """None where it did not."""
+    sinks: Mapping[str, SinkTotals]
+    """What each kind of sink took, over all openings of the ledger; one whose ledger was not closed has said nothing."""
 
     @property
     def skip_rate(self) -> float | None:
@@ -65,6 +84,9 @@ class Summary:
                 "seconds": self.wasted_seconds,
             },
             "missing_attempts": self.missing_attempts,
+            "alarms": self.alarms,
+            "last_alert": None if self.last_alert is None else alarm_record(self.last_alert),
+            "sinks": {name: asdict(totals) for name, totals in self.sinks.items()},
             "skip_rate": self.skip_rate,
             "examples_per_second": self.examples_per_second,
             "tokens_per_second": self.tokens_per_second,
@@ -87,44 +109,88 @@ def summarize(lines: Iterable[Record]) -> Summary:
     lines = iter(lines)
     header = next(lines)
     stand, waste = _Totals(), _Totals()
+    alarms, alarm, sinks = 0, None, dict[str, SinkTotals]()
     for line in lines:
         if line["kind"] == "attempt":
             (waste if line["waste"] else stand).add(line)
-    missing = stand.carried.attempts - stand.added.attempts
+        elif line["kind"] == "alarm" and not line["waste"]:
+            alarms, alarm = alarms + 1, line
+        elif line["kind"] == "sink":
+            _add_sink(sinks.setdefault(line["sink"], SinkTotals()), line)
+    carried = Counts() if stand.last is None else counts_of(stand.last["counts"])
+    missing = carried.attempts - stand.attempts
     if missing == 0:
-        _agree(stand.added, stand.carried)
+        _agree(stand.added(), carried)
     return Summary(
         run_id=header["run_id"],
         created=header["created"],
         protocol_hash=header["protocol_hash"],
         policies=tuple(stand.policies),
-        counts=stand.carried,
+        counts=carried,
         seconds=stand.seconds,
         loss_scale=stand.loss_scale,
-        wasted_attempts=waste.added.attempts,
-        wasted_examples=waste.added.examples_seen,
+        wasted_attempts=waste.attempts,
+        wasted_examples=waste.examples,
         wasted_seconds=waste.seconds,
         missing_attempts=missing,
+        alarms=alarms,
+        last_alert=None if alarm is None else alert_of(alarm),
+        sinks=sinks,
     )
 
 
 class _Totals:
-    """A running sum over attempts; of each line it keeps nothing but the last one's counts."""
+    """A running sum over attempts, in plain numbers, as a million of them take seconds; of the lines it keeps the last."""
 
     def __init__(self) -> None:
-        self.added = Counts()
-        self.carried = Counts()
+        self.attempts = 0
+        self.skips: Counter[str] = Counter()
+        self.consecutive_skips = 0
+        self.examples = self.examples_applied = 0
+        self.tokens: int | None = None
+        self.tokens_applied: int | None = None
         self.policies: dict[str, None] = {}
         self.loss_scale: tuple[float, float] | None = None
         self.seconds = 0.0
+        self.last: Record | None = None
 
     def add(self, line: Record) -> None:
-        reason = None if line["skip"] is None else line["skip"]["reason"]
-        self.added = self.added.after(reason=reason, examples=line["examples"], tokens=line["tokens"])
-        self.carried = counts_of(line["counts"])
+        self.attempts += 1
+        applied = line["skip"] is None
+        if applied:
+            self.consecutive_skips = 0
+        else:
+            self.skips[line["skip"]["reason"]] += 1
+            self.consecutive_skips += 1
+        self.examples += line["examples"] or 0
+        self.examples_applied += applied * (line["examples"] or 0)
+        if line["tokens"] is not None:
+            self.tokens = (self.tokens or 0) + line["tokens"]
+            self.tokens_applied = (self.tokens_applied or 0) + applied * line["tokens"]
         self.policies[line["policy"]] = None
         self.loss_scale = _widened(self.loss_scale, float(line["amp/loss_scale"]))
         self.seconds += float(line["seconds"])
+        self.last = line
+
+    def added(self) -> Counts:
+        """What the lines add up to; ticks cannot be told from them."""
+        return Counts(
+            attempts=self.attempts,
+            completed=self.attempts - self.skips.total(),
+            skipped_by_reason=dict(self.skips),
+            consecutive_skips=self.consecutive_skips,
+            examples_seen=self.examples,
+            examples_applied=self.examples_applied,
+            tokens_seen=self.tokens,
+            tokens_applied=self.tokens_applied,
+        )
+
+
+def _add_sink(totals: SinkTotals, line: Record) -> None:
+    totals.attempts += line["attempts"]
+    totals.seconds += float(line["seconds"])
+    if line["error"] is not None:
+        totals.errors.append(line["error"])
 
 
 def _widened(span: tuple[float, float] | None, value: float) -> tuple[float, float]:
@@ -132,7 +198,7 @@ def _widened(span: tuple[float, float] | None, value: float) -> tuple[float, flo
 
 
 def _agree(added: Counts, carried: Counts) -> None:
-    """Refuse lines whose sum is not what the last of them says; only ticks cannot be told from the lines."""
+    """Refuse lines whose sum is not what the last of them says."""
     if replace(added, ticks=carried.ticks) != carried:
         raise LedgerError(
             f"the lines add up to {counts_record(added)}, and the last of them says {counts_record(carried)}",

@@ -1,0 +1,101 @@
+"""What a checkpoint holds: the states of an update's parts and of the caller's, in plain values and tensors."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from truestep.checkpoint.file import why
+from truestep.checkpoint.randomness import random_state
+from truestep.engine.update import Update
+from truestep.errors import CheckpointError
+
+
+def state_of(update: Update[Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The states by kind; no tensor of them is copied."""
+    return {
+        "model": update.model.state_dict(),
+        "optimizers": [
+            {"kind": kind(o), "parameters": parameter_names(update.model, o), "state": o.state_dict()} for o in update.optimizers
+        ],
+        "schedulers": [{"kind": kind(scheduler), "state": scheduler.state_dict()} for scheduler in update.schedulers],
+        "update": update.state_dict(),
+        "random": random_state(),
+        "parts": {
+            name: {"has_state": has_state(part), "value": part.state_dict() if has_state(part) else part}
+            for name, part in parts.items()
+        },
+    }
+
+
+def has_state(part: Any) -> bool:
+    """Whether a part gives and takes a state, and is no plain value."""
+    return all(callable(getattr(part, name, None)) for name in ("state_dict", "load_state_dict"))
+
+
+def kind(thing: object) -> str:
+    """The class of an optimizer or a scheduler."""
+    return type(thing).__qualname__
+
+
+def parameter_names(model: nn.Module, optimizer: Optimizer) -> list[list[str | None]]:
+    """The names of the optimizer's parameters by group: its state knows them by their places only. None: not the model's."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [[names.get(id(parameter)) for parameter in group["params"]] for group in optimizer.param_groups]
+
+
+def unloadable(state: Mapping[str, Any]) -> CheckpointError | None:
+    """The error that names the first value of `state` that could not be loaded again; None where each could.
+
+    Asked only after the whole has failed: it writes and reads each value.
+    """
+    for place, value in _named(state):
+        if (found := _culprit(place, value)) is not None:
+            where, what, error = found
+            return CheckpointError(
+                f"{where} is a {type(what).__name__} that a checkpoint cannot hold: {why(error)}",
+                hint="give tensors, numbers, texts, and lists and dictionaries of them, or an object whose state_dict() does",
+                place=where,
+                kind=type(what).__name__,
+            )
+    return None
+
+
+def _named(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each value that somebody gave, under the name that they know it by."""
+    yield "the state of the model", state["model"]
+    for one in ("optimizer", "scheduler"):
+        for number, entry in enumerate(state[f"{one}s"]):
+            yield f"the state of {one} {number} ({entry['kind']})", entry["state"]
+    for name, part in state["parts"].items():
+        yield f"the part {name!r}", part["value"]
+
+
+def _culprit(place: str, value: Any) -> tuple[str, Any, Exception] | None:
+    """The innermost value below `place` that cannot be saved and loaded, with what torch says of it."""
+    error = _trouble(value)
+    if error is None:
+        return None
+    items: list[tuple[Any, Any]] = []
+    if isinstance(value, Mapping):
+        items = list(value.items())
+    elif isinstance(value, (list, tuple)):
+        items = list(enumerate(value))
+    within = (_culprit(f"{place}, at {key!r}", item) for key, item in items if not isinstance(item, Tensor))
+    return next((found for found in within if found is not None), (place, value, error))
+
+
+def _trouble(value: Any) -> Exception | None:
+    file = io.BytesIO()
+    try:
+        torch.save(value, file)
+        file.seek(0)
+        torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever a value's own pickling raises
+        return error
+    return None

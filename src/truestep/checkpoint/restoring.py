@@ -1,0 +1,176 @@
+"""Puts a checkpoint's state into the objects of an update: all of it or nothing."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from truestep.checkpoint import demands, plain
+from truestep.checkpoint.file import Checkpoint, is_ours, loaded, opened, read_checkpoint, why
+from truestep.checkpoint.randomness import absent, random_state, set_random_state
+from truestep.engine.update import Update
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restored:
+    """What was restored, and from where."""
+
+    path: Path
+    attempts: int
+    """The update's, now."""
+    quality: float | None
+    """What the checkpoint was saved with; None: nothing."""
+    parts: Mapping[str, Any]
+    """The plain values by name; tensors lie on the CPU."""
+    found: tuple[str, ...]
+    """What was put back, in words."""
+    missing: tuple[str, ...]
+    """What the file does not hold, or this process has no place for: it is as it was before."""
+    refused: tuple[tuple[Path, str], ...] = ()
+    """Files that were passed over, each with the reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """One object to load, and its present state for the case that a later one fails."""
+
+    name: str
+    holds: tuple[str, ...]
+    """What `Restored.found` says of it."""
+    state: Any
+    load: Callable[[Any], object]
+    now: Callable[[], Any]
+
+
+def restore(path: str | os.PathLike[str], update: Update[Any], **parts: Any) -> Restored:
+    """Put `update` and `parts` where the file at `path` left them: one of truestep's checkpoints, or a plain one of torch's.
+
+    A plain one is what torch.save wrote of a dictionary with the state dicts "model", "optimizer", "scheduler" and "scaler"
+    (torch.amp.GradScaler's), also as model_state_dict and so on, or of a model's state dict alone. What it does not hold stays
+    as it is and is told in `missing`: counts and random states at the least.
+
+    Args:
+        parts: The objects that were saved under these names. Plain values come back in `restored.parts`.
+
+    Raises:
+        CheckpointError: the file cannot be used, or belongs to another model, optimizer, scheduler, policy or parts; nothing
+            has changed then.
+
+    >>> import truestep, torch
+    >>> from tempfile import TemporaryDirectory
+    >>> model = torch.nn.Linear(2, 1)
+    >>> update = truestep.Update(model, torch.optim.SGD(model.parameters()), loss=lambda model, x: model(x).mean())
+    >>> with TemporaryDirectory() as folder:
+    ...     torch.save({"model_state_dict": torch.nn.Linear(2, 1).state_dict(), "epoch": 3}, f"{folder}/theirs.pt")
+    ...     restored = truestep.restore(f"{folder}/theirs.pt", update)
+    >>> restored.found, restored.missing, restored.parts
+    (('model',), ('optimizer', 'counts', 'random state'), {'epoch': 3})
+    """
+    path = Path(path)
+    with opened(path) as file:
+        if not is_ours(file):
+            with update.in_float32():  # what a plain file holds; a write reaches the masters
+                return restore_state(path, plain.state_of(path, loaded(path, file), update, parts), update, parts)
+    return restore_checkpoint(read_checkpoint(path), update, parts)
+
+
+def restore_checkpoint(
+    checkpoint: Checkpoint, update: Update[Any], parts: Mapping[str, Any], *, refused: Sequence[tuple[Path, str]] = ()
+) -> Restored:
+    """`restore` from a checkpoint of truestep's that was read."""
+    demands.demand_policy(checkpoint.path, checkpoint.description.policy, update)
+    restored = restore_state(checkpoint.path, checkpoint.state, update, parts)
+    return replace(restored, quality=checkpoint.description.quality, refused=tuple(refused))
+
+
+def restore_state(path: Path, state: Mapping[str, Any], update: Update[Any], parts: Mapping[str, Any]) -> Restored:
+    """Load `state`, of which any kind but the model may be absent, and tell what it was.
+
+    CheckpointError where something does not fit or does not take its state; nothing has changed then.
+    """
+    demands.demand_model(path, state["model"], update.model)
+    demands.demand_optimizers(path, state["optimizers"], update)
+    demands.demand_schedulers(path, state["schedulers"], update)
+    demands.demand_parts(path, state["parts"], parts)
+    steps = list(_steps(state, update, parts))
+    _load(path, steps)
+    found = tuple(name for step in steps for name in step.holds)
+    return Restored(
+        path=path,
+        attempts=update.counts.attempts,
+        quality=None,
+        parts={name: part["value"] for name, part in state["parts"].items() if not part["has_state"]},
+        found=found,
+        missing=(*(name for name in _wanted(update) if name not in found), *absent(state.get("random"))),
+    )
+
+
+def _steps(state: Mapping[str, Any], update: Update[Any], parts: Mapping[str, Any]) -> Iterator[_Step]:
+    """What is loaded, in this order: the update takes its schedulers to stand where they belong, and a part may draw."""
+    yield _step("model", state["model"], update.model)
+    for one, objects in (("optimizer", update.optimizers), ("scheduler", update.schedulers)):
+        for name, entry, thing in zip(_numbered(one, objects), state[f"{one}s"] or (), objects, strict=False):
+            yield _step(name, entry["state"], thing)
+    for name, part in parts.items():
+        yield _step(f"part {name!r}", state["parts"][name]["value"], part)
+    own = state["update"]
+    yield replace(_step("update", update.state_dict() if own is None else own, update), holds=_held_by(own))
+    if state["random"] is not None:
+        yield _Step(name="random state", holds=("random state",), state=state["random"], load=set_random_state, now=random_state)
+
+
+def _step(name: str, state: Any, thing: Any) -> _Step:
+    return _Step(name=name, holds=(name,), state=state, load=thing.load_state_dict, now=thing.state_dict)
+
+
+def _held_by(update_state: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """What a state of the update tells: a GradScaler's knows no counts."""
+    if update_state is None:
+        return ()
+    return ("loss scale",) if "_growth_tracker" in update_state else ("loss scale", "counts")
+
+
+def _wanted(update: Update[Any]) -> list[str]:
+    """What it takes to go on bit for bit."""
+    objects = [*_numbered("optimizer", update.optimizers), *_numbered("scheduler", update.schedulers)]
+    return ["model", *objects, *(["loss scale"] if update.scale.kind == "dynamic" else []), "counts", "random state"]
+
+
+def _numbered(one: str, objects: Sequence[Any]) -> list[str]:
+    return [one] if len(objects) == 1 else [f"{one} {number}" for number in range(len(objects))]
+
+
+def _load(path: Path, steps: Sequence[_Step]) -> None:
+    """Take the steps, or none of them: where one fails, those before it and the half of it that was done are undone."""
+    before = [_copied(step.now()) for step in steps]
+    begun: list[tuple[_Step, Any]] = []
+    try:
+        for step, old in zip(steps, before, strict=True):
+            begun.append((step, old))
+            step.load(step.state)
+    except BaseException as error:  # Ctrl-C too
+        for step, old in reversed(begun):
+            step.load(old)
+        if not isinstance(error, Exception):
+            raise
+        name = begun[-1][0].name
+        raise demands.misfit(path, f"{name} does not take its state: {why(error)}", f"look at the {name}", name=name) from error
+
+
+def _copied(value: Any) -> Any:
+    """A copy in main memory, where there is room for what is about to be replaced."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        copied = copy.copy(value)  # of its own kind: torch keeps a version beside a model's state
+        copied.update({key: _copied(item) for key, item in value.items()})
+        return copied
+    if type(value) in (list, tuple):
+        return type(value)(map(_copied, value))
+    return copy.deepcopy(value)

@@ -1,0 +1,41 @@
+"""The bytes a parameter that each policy takes, measured in processes of their own by benchmarks/weight_bytes.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FILE = Path(__file__).parents[2] / "benchmarks" / "weight_bytes.py"
+
+
+@pytest.fixture(scope="module")
+def bytes_of() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("weight_bytes", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# AdamW. Held: weights, masters, two moments. Gradients: in the weights' format with one microbatch, in float32 with several.
+WANTED = {
+    ("fp32", 2): (4 + 8, 4),
+    ("bf16-master", 1): (2 + 4 + 8, 2),
+    ("bf16-master", 2): (2 + 4 + 8, 4),
+    ("bf16-pure", 1): (2 + 4, 2),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+@pytest.mark.parametrize(("policy", "microbatches"), WANTED)
+def test_bytes_a_parameter_are_those_of_lesson_c6(bytes_of: ModuleType, policy: str, microbatches: int) -> None:
+    found = bytes_of.row_of(policy, microbatches)
+    held, gradients = WANTED[policy, microbatches]
+    # The smallest thing that could be there unseen is 2; torch's workspace for bfloat16 products takes 0.8 of these parameters.
+    assert held <= found["held"] < held + 1
+    assert abs(found["gradients"] - gradients) < 0.5
