@@ -5,10 +5,12 @@ updates and returns an `Outcome` for each, and `Ledger`, which keeps them.
 """
 
 from truestep import errors
+from truestep.checkpoint import Checkpoint, Checkpoints, Restored, read_checkpoint, restore
 from truestep.engine.attempt import Attempt
 from truestep.engine.clip import ClipNorm, ClipValue
 from truestep.engine.clock import Every
 from truestep.engine.counts import Counts
+from truestep.engine.ema import Ema
 from truestep.engine.outcome import Outcome, Reason, Skip
 from truestep.engine.policy import Policy
 from truestep.engine.scale import LossScale
@@ -20,15 +22,19 @@ from truestep.tasks import Splits, Task
 __all__ = [
     "Alert",
     "Attempt",
+    "Checkpoint",
+    "Checkpoints",
     "ClipNorm",
     "ClipValue",
     "Counts",
+    "Ema",
     "Every",
     "Ledger",
     "LossScale",
     "Outcome",
     "Policy",
     "Reason",
+    "Restored",
     "Skip",
     "SkipAlarm",
     "Splits",
@@ -36,6 +42,8 @@ __all__ = [
     "Update",
     "Window",
     "errors",
+    "read_checkpoint",
+    "restore",
     "sinks",
     "windows",
 ]

@@ -20,7 +20,7 @@ ARROWS = {
     "probe": {"errors"},
     "stats": {"errors"},
     "tasks": {"errors"},
-    "pages": {"errors", "disk"},
+    "pages": {"errors"},
     "engine": {"formats", "probe", "stats"},
     "ledger": {"disk", "engine"},
     "checkpoint": {"disk", "engine"},

@@ -13,6 +13,9 @@ from tests.checkpoint.trainings import OPTIMIZERS, SCHEDULERS, begin, plain, sta
         *(("adamw", scheduler, "bf16") for scheduler in SCHEDULERS),
         ("sgd", "warmup", "fp16"),
         ("fused adamw", "one cycle", "fp16"),
+        ("adamw", "cosine", "bf16-master"),
+        ("sgd", "cosine", "fp16-master"),
+        ("adamw", "cosine", "bf16-pure"),
     ],
 )
 def test_a_restored_training_goes_on_bit_for_bit(tmp_path, optimizer, scheduler, policy):

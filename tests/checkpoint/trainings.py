@@ -39,7 +39,7 @@ class Net(nn.Module):
 
 def loss(model, batch):
     """A large factor makes float16 overflow at the first scales: attempts are skipped."""
-    return (model(batch) * 3.0).square().mean()
+    return (model(batch.to(model.last.weight.dtype)) * 3.0).square().mean()
 
 
 class Drawn:
@@ -67,11 +67,12 @@ def begin(*, optimizer="sgd", scheduler="cosine", policy="fp32", seed=0, width=6
     random.seed(seed)
     np.random.seed(seed)
     model = Net(width)
-    made = OPTIMIZERS[optimizer](model.parameters())
-    scale = truestep.LossScale.dynamic(init=2.0**20, interval=3) if policy == "fp16" else None
-    return truestep.Update(
-        model, made, loss=loss, policy=policy, scale=scale, scheduler=SCHEDULERS[scheduler](made), **options
-    ), Drawn()
+    made, schedule = OPTIMIZERS[optimizer], SCHEDULERS[scheduler]
+    if not policy.endswith(("-master", "-pure")):  # those make theirs from the parameters that they keep
+        made = made(model.parameters())
+        schedule = schedule(made)
+    scale = truestep.LossScale.dynamic(init=2.0**20, interval=3) if policy.startswith("fp16") else None
+    return truestep.Update(model, made, loss=loss, policy=policy, scale=scale, scheduler=schedule, **options), Drawn()
 
 
 def train(update, data, attempts):
@@ -84,6 +85,7 @@ def state(update, data):
     return plain(
         {
             "model": update.model.state_dict(),
+            "weights": update.weights(),
             "optimizers": [o.state_dict() for o in update.optimizers],
             "schedulers": [s.state_dict() for s in update.schedulers],
             "update": update.state_dict(),

@@ -236,7 +236,15 @@ def test_the_summary_is_replaced_as_a_whole(declare, raced, tmp_path):
 
 def test_a_summary_that_cannot_be_written_leaves_the_earlier_one_and_says_what_is_kept(declare, tmp_path):
     folder = Folder.opened(tmp_path, declare(), resume=False)
-    (tmp_path / ".summary.json.new").mkdir()  # in the way of the file that would replace it
+    (tmp_path / "summary.json").mkdir()  # in the way of the file that would take its place
     with pytest.raises(errors.RecordError, match=r"writing .*summary\.json") as caught:
         folder.write_summary(summarize(declare(), []))
     assert caught.value.kept == 0
+    assert contents(tmp_path) == ["protocol.json"], "no part of it either"
+
+
+def test_what_a_killed_process_left_of_an_unfinished_file_is_swept(declare, tmp_path):
+    Folder.opened(tmp_path, declare(), resume=False)
+    (tmp_path / ".summary.json.0123abcd.new").write_bytes(b"{")
+    Folder.opened(tmp_path, declare(), resume=False)
+    assert contents(tmp_path) == ["protocol.json"]

@@ -210,6 +210,16 @@ def test_what_cures_an_attempt_is_tried_and_not_concluded_from_its_loss() -> Non
     assert update.scale.value == 2.0**29
 
 
+def test_the_microbatch_whose_gradient_is_bad_is_named_before_one_whose_loss_alone_is() -> None:
+    def loss(model: nn.Module, data: tuple[Tensor, Tensor]) -> Tensor:
+        value = cross_entropy(model, data)
+        return value + math.nan if len(data[1]) == 2 else (value - value.detach()).sqrt()
+
+    skip = updating(mlp(), loss, policy="fp16", check_weight=False)([batch(2), batch(3)]).skip
+    assert (skip.reason, skip.place) == (Reason.UNDEFINED, "0.weight")
+    assert "microbatch 1" in skip.detail
+
+
 def test_a_nan_that_is_masked_in_value_and_gradient_is_completed() -> None:
     def loss(model: nn.Module, data: tuple[Tensor, Tensor]) -> Tensor:
         x = torch.where(data[0].isnan(), 0.0, data[0])
@@ -268,7 +278,7 @@ def test_a_row_that_is_masked_whole_is_told_at_the_attention_and_traced_to_the_m
     outcome = updating(Masked(fused=False), masked_loss)([(*batch(4), mask)])
     assert (outcome.skip.reason, outcome.skip.place) == (Reason.LOSS, "attention")
     assert "softmax in MultiheadAttention 'attention'" in outcome.skip.detail
-    assert "microbatch 0[2]: it holds -inf" in outcome.skip.detail
+    assert "microbatch 0[2]: it holds -inf, first at [0, 1]" in outcome.skip.detail
 
 
 def test_an_array_that_goes_through_numpy_is_still_an_input() -> None:
@@ -312,6 +322,7 @@ def test_each_run_of_the_diagnosis_starts_from_the_buffers_that_the_window_had()
     outcome = updating(model, policy="fp16")([batch(2), batch(2), batch(2), batch(2)])
     assert outcome.skip.reason is Reason.FORWARD
     assert "microbatch 2" in outcome.skip.detail
+    assert "in float32" not in outcome.skip.detail  # where it overflows too, in the third forward
     assert model.forwards == 0
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import truestep
 from tests.engine.loops import OPTIMIZERS, batch, cross_entropy, mlp, optimizer_state, poisoned, same, weights
@@ -179,3 +182,78 @@ def test_a_backward_that_reaches_another_optimizers_parameters_leaves_nothing_th
     assert update([torch.randn(4, 4)]).completed
     assert critic.weight.grad.eq(1).all()
     assert critic.bias.grad is None
+
+
+class Copies(TorchDispatchMode):
+    """Counts how often each of `watched` is copied from."""
+
+    def __init__(self, watched: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.names = {tensor.data_ptr(): name for name, tensor in watched.items()}
+        self.seen: dict[str, int] = dict.fromkeys(watched, 0)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        if name in ("clone", "copy_", "_foreach_copy_"):
+            for source in tree_leaves(args if name == "clone" else args[1]):
+                if isinstance(source, Tensor) and source.data_ptr() in self.names:
+                    self.seen[self.names[source.data_ptr()]] += 1
+        return func(*args, **(kwargs or {}))
+
+
+class Keeping(nn.Module):
+    """A large table that it reads, a count that it writes, and BatchNorm's statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)
+        self.register_buffer("table", torch.linspace(0, 1, 6))
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        return self.last(self.norm(self.first(x)) + self.table)
+
+
+def test_only_what_a_forward_writes_is_copied_in_every_attempt() -> None:
+    torch.manual_seed(0)
+    model = Keeping()
+    update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)
+    per_attempt = []
+    for seed in range(4):
+        with Copies(dict(model.named_buffers())) as copies:
+            assert update([batch(4, seed), batch(4, seed + 10)]).completed
+        per_attempt.append(copies.seen)
+    assert all(counts["table"] == 0 for counts in per_attempt[2:])
+    assert sum(counts["table"] for counts in per_attempt) <= 2
+    for written in ("count", "norm.running_mean", "norm.running_var", "norm.num_batches_tracked"):
+        assert [counts[written] for counts in per_attempt[2:]] == [1, 1]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_run_with_skips_and_interruptions_ends_as_the_run_without_them(optimizer: str) -> None:
+    """Skips and an exception at the first attempt and between others: weights, optimizer, buffers and average to the bit."""
+
+    def run(disturbed: bool) -> list[Tensor]:
+        torch.manual_seed(0)
+        model = Counting()
+        update = truestep.Update(model, OPTIMIZERS[optimizer](model.parameters()), loss=raising(Interruption()), policy="fp16")
+        ema = truestep.Ema(update, decay=0.5)
+        for seed in range(4):
+            if disturbed:
+                x, y = batch(4)
+                ema.after(update([batch(4), (x * math.inf, y)]))
+                with pytest.raises(Interruption):
+                    update([batch(4), poisoned(batch(4))])
+                with pytest.raises(KeyError), update.attempt(total=4) as attempt:
+                    with attempt.autocast():
+                        loss = cross_entropy(model, batch(4))
+                    attempt.backward(loss, 4)
+                    raise KeyError
+            outcome = update([batch(4, seed), batch(2, seed)])
+            assert outcome.completed
+            ema.after(outcome)
+        assert ema.completed == 4
+        return everything(update) + list(ema.state_dict()["shadow"].values())
+
+    assert same(run(disturbed=True), run(disturbed=False))

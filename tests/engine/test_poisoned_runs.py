@@ -13,10 +13,12 @@ import torch
 from torch import Tensor, nn
 
 import truestep
+from tests.engine.loops import optimizer_state, same
 from truestep import LossScale, Reason
 
 NAN, INF = math.nan, math.inf
 ALL = ("fp32", "bf16", "fp16")
+NARROW = ("bf16-master", "fp16-master", "bf16-pure")
 Microbatch = dict[str, Any]
 
 
@@ -100,7 +102,7 @@ class Poison:
     reason: Reason
     place: str
     says: str
-    policies: tuple[str, ...] = ALL
+    policies: tuple[str, ...] = (*ALL, *NARROW)
     middle: Callable[[Tensor], Tensor] = plain
     loss: Callable[..., Tensor] = cross_entropy
     scale: float = 1024.0
@@ -172,7 +174,7 @@ POISONS = [
         name="exp beyond float16",
         poison=gain(12.0),
         middle=lambda x: x.clamp(0, 13).to(torch.float16 if torch.is_autocast_enabled("cpu") else torch.float32).exp().float(),
-        policies=("fp16",),
+        policies=("fp16", "fp16-master"),
         reason=Reason.FORWARD,
         place="middle",
         says="in float32: exp in Middle 'middle'",
@@ -181,7 +183,7 @@ POISONS = [
         name="attention logits beyond 65504",
         poison=gain(2000.0),
         middle=attention,
-        policies=("fp16",),
+        policies=("fp16", "fp16-master"),
         reason=Reason.FORWARD,
         place="middle",
         says="in float32: mm in Middle 'middle'",
@@ -229,7 +231,7 @@ POISONS = [
     Poison(
         name="a scale too large",
         poison=lambda model, window: None,
-        policies=("fp16",),
+        policies=("fp16", "fp16-master"),
         scale=2.0**40,
         reason=Reason.BACKWARD,
         place="left.weight",
@@ -240,9 +242,9 @@ POISONS = [
 TABLE = [pytest.param(poison, policy, id=f"{poison.name}, {policy}") for poison in POISONS for policy in poison.policies]
 
 
-def everything(update: truestep.Update, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    state = [v for held in optimizer.state.values() for v in held.values() if isinstance(v, Tensor)]
-    return [t.detach().clone() for t in (*update.plan.model.state_dict().values(), *state)]
+def everything(update: truestep.Update) -> list[Tensor]:
+    held = (*update.model.state_dict().values(), *update.weights().values())
+    return [tensor.detach().clone() for tensor in held] + optimizer_state(update.optimizers[0])
 
 
 @pytest.mark.parametrize(("poison", "policy"), TABLE)
@@ -250,31 +252,44 @@ def test_a_poisoned_run_says_what_poisoned_it_and_goes_on(poison: Poison, policy
     torch.manual_seed(0)
     model = Net(poison.middle)
     model.floor = 0.1
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    update = truestep.Update(
-        model, optimizer, loss=poison.loss, policy=policy, scale=LossScale.dynamic(1024.0) if policy == "fp16" else None
-    )
+    adamw = (lambda params: torch.optim.AdamW(params, lr=1e-3)) if policy in NARROW else torch.optim.AdamW(model.parameters())
+    start = LossScale.dynamic(1024.0) if "fp16" in policy else None
+    update = truestep.Update(model, adamw, loss=poison.loss, policy=policy, scale=start)
     assert all(update(window(seed)).completed for seed in range(3))
-    if poison.scale != update.scale.value and policy == "fp16":
+    if start is not None:
         update.scale = LossScale.dynamic(poison.scale)
-    clean = {name: value.clone() for name, value in model.state_dict().items()}
     bad = window(9)
-    poison.poison(model, bad)
-    before, scale = everything(update, optimizer), update.scale
+    with update.in_float32():
+        clean = {name: value.clone() for name, value in model.state_dict().items()}
+        poison.poison(model, bad)
+    before, scale = everything(update), update.scale
     skip = update(bad).skip
     assert skip is not None
     assert (skip.reason, skip.place, skip.curable) == (poison.reason, poison.place, poison.curable), skip.detail
     assert re.search(poison.says, skip.detail), skip.detail
     assert update.scale == (scale.after(finite=False) if poison.curable else scale)
-    after = everything(update, optimizer)
-    assert all(
-        a.equal(b) or (a.isnan().any() and a.nan_to_num().equal(b.nan_to_num())) for a, b in zip(before, after, strict=True)
-    )
-    model.load_state_dict(clean)
+    assert same(before, everything(update))
+    with update.in_float32():
+        model.load_state_dict(clean)
     model.train()
     model.middle.gain, model.floor = 1.0, 0.1
-    update.scale = LossScale.dynamic(1024.0) if policy == "fp16" else update.scale
+    update.scale = scale if start is None else start
     assert update(window(10)).completed
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_bad_number_anywhere_in_a_window_is_found(seed: int) -> None:
+    torch.manual_seed(seed)
+    model = Net(plain)
+    update = truestep.Update(model, torch.optim.AdamW(model.parameters()), loss=cross_entropy, policy="bf16")
+    assert update(window(0)).completed
+    bad = window(1)
+    index, side, column = (int(torch.randint(0, n, ())) for n in (3, 2, 4))
+    row = int(torch.randint(0, len(bad[index]["y"]), ()))
+    bad[index]["x"][side][row, column] = (NAN, INF, -INF)[seed % 3]
+    skip = update(bad).skip
+    assert (skip.reason, skip.place) == (Reason.INPUT, f"microbatch {index}['x'][{side}]")
+    assert skip.detail.endswith(f"first at [{row}, {column}]")
 
 
 def overshooting(rate: float, steps: int, policy: str) -> tuple[truestep.Update, list[truestep.Outcome]]:
@@ -306,7 +321,7 @@ def test_a_learning_rate_that_is_too_large_ends_in_a_forward_overflow_with_huge_
     assert says in skip.detail
     assert "holds a weight of" in skip.detail
     assert "learning rate" in skip.detail
-    assert all(bool(p.isfinite().all()) for p in update.plan.model.parameters())
+    assert all(bool(p.isfinite().all()) for p in update.model.parameters())
     assert outcomes[-1].next_loss_scale == outcomes[-1].loss_scale
 
 
@@ -319,7 +334,7 @@ def test_a_learning_rate_that_makes_a_weight_infinite_in_the_step_is_a_parameter
     assert update([torch.ones(2, 4)]).completed
     skip = update([torch.ones(2, 4)]).skip
     assert (skip.reason, skip.place, skip.curable) == (Reason.PARAMETER, "weight", False)
-    assert skip.detail == "it holds inf, since before this attempt"
+    assert skip.detail == "it holds inf, first at [0, 0], since before this attempt"
 
 
 @pytest.mark.parametrize("policy", ALL)
@@ -354,15 +369,14 @@ def test_a_true_gradient_beyond_its_format_is_a_backward_overflow_that_no_scale_
 def test_an_index_out_of_range_is_an_exception_and_no_skip() -> None:
     torch.manual_seed(0)
     model = Net(plain)
-    optimizer = torch.optim.AdamW(model.parameters())
-    update = truestep.Update(model, optimizer, loss=cross_entropy)
+    update = truestep.Update(model, torch.optim.AdamW(model.parameters()), loss=cross_entropy)
     assert update(window(0)).completed
-    before, counts, bad = everything(update, optimizer), update.counts, window(1)
+    before, counts, bad = everything(update), update.counts, window(1)
     bad[1]["y"][0] = 7
     with pytest.raises(IndexError):
         update(bad)
     assert update.counts == counts
-    assert all(map(torch.equal, before, everything(update, optimizer)))
+    assert same(before, everything(update))
     assert update(window(1)).completed
 
 

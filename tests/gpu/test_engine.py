@@ -59,6 +59,30 @@ def test_a_skipped_attempt_leaves_everything_as_it_was(policy: str, optimizer: s
             assert update([on_gpu(batch(4))]).completed
 
 
+@pytest.mark.parametrize("policy", ["bf16-master", "fp16-master", "bf16-pure"])
+def test_narrow_weights_go_on_bit_for_bit_and_stay_on_a_skip(policy: str) -> None:
+    def build() -> truestep.Update[tuple[Tensor, Tensor]]:
+        return truestep.Update(mlp(width=64).cuda(), OPTIMIZERS["fused adamw"], loss=cross_entropy, policy=policy)
+
+    straight, first, second = build(), build(), build()
+    for seed in range(4):
+        assert straight([on_gpu(batch(8, seed)), on_gpu(batch(4, seed + 9))]).completed
+    for seed in range(2):
+        first([on_gpu(batch(8, seed)), on_gpu(batch(4, seed + 9))])
+    before = [w.cpu() for w in weights(first.model)]
+    assert not first([on_gpu(batch(8)), on_gpu(poisoned(batch(4)))]).completed
+    assert same(before, [w.cpu() for w in weights(first.model)])
+    with first.in_float32(), second.in_float32():
+        second.model.load_state_dict(first.model.state_dict())
+    second.optimizers[0].load_state_dict(first.optimizers[0].state_dict())
+    state = first.state_dict()
+    second.load_state_dict(state)
+    for seed in range(2, 4):
+        second([on_gpu(batch(8, seed)), on_gpu(batch(4, seed + 9))])
+    assert same([w.cpu() for w in straight.weights().values()], [w.cpu() for w in second.weights().values()])
+    assert {p.dtype for p in second.model.parameters()} == {straight.plan.policy.weights}
+
+
 def test_the_random_state_of_the_device_is_replayed_and_then_goes_on() -> None:
     def after(data: tuple[Tensor, Tensor]) -> Tensor:
         torch.manual_seed(0)

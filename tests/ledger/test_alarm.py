@@ -6,9 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import truestep
 from truestep.cli.ledger import Command
 from truestep.engine.outcome import Outcome, Reason
 from truestep.errors import StateError, UsageError
@@ -192,3 +194,24 @@ def test_an_alarm_that_was_rolled_back_is_waste(tmp_path: Path, make_attempts: A
         ledger.record(again[0])
     assert [line["waste"] for line in read(ledger.path) if line["kind"] == "alarm"] == [True]
     assert summarize(read(ledger.path)).alarms == 0
+
+
+def test_the_start_of_a_real_update_from_too_high_a_scale_is_silent_and_a_poisoned_one_is_not() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(2, 1)
+    update = truestep.Update(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.01),
+        loss=lambda model, batch: model(batch).square().mean(),
+        weight=len,
+        policy="fp16",
+        scale=truestep.LossScale.dynamic(init=2.0**30),
+    )
+    alarm, good, poison = SkipAlarm(0.1, 20), torch.ones(4, 2), torch.full((4, 2), float("nan"))
+    started = [update([good]) for _ in range(24)]
+    assert not started[0].completed
+    assert started[-1].completed
+    assert alerts(alarm, started) == []
+    (alert,) = alerts(alarm, [update([poison]) for _ in range(4)])
+    # two of twenty are a tenth; the third is above
+    assert (alert.skipped, alert.skipped_by_reason) == (3, {"non-finite input": 3})

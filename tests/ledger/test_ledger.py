@@ -186,6 +186,8 @@ def test_a_pipe_carries_more_than_it_holds_at_once(tmp_path: Path, make_attempts
         while ledger is None:
             with contextlib.suppress(LedgerError):  # until the reader has opened its end
                 ledger = Ledger(pipe, environment={})
+        assert ledger._file is not None
+        assert os.get_blocking(ledger._file.fileno()), "a full pipe is waited for, not asked over and over"
         with ledger:
             for outcome in make_attempts([None] * 300):  # 200 kB; a pipe of Linux holds 64
                 ledger.record(outcome)

@@ -132,6 +132,9 @@ def changed(line: bytes, **values: object) -> bytes:
     return json.dumps(json.loads(line) | values).encode() + b"\n"
 
 
+RESUME = b'{"kind": "resume", "attempts": "one", "created": "", "environment": {}}\n'
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -143,7 +146,7 @@ def changed(line: bytes, **values: object) -> bytes:
         (lambda line: changed(line, kind=["attempt"]), "line 3 is none of"),
         (lambda line: b'{"kind": "attempt", "attempt": 2}\n', "line 3 lacks amp/loss_scale"),
         (lambda line: b'{"kind": "resume", "attempts": 1}\n', "line 3 lacks created, environment"),
-        (lambda line: b'{"kind": "resume", "attempts": "one"}\n', 'line 3 holds "one" as attempts, where a whole number'),
+        (lambda line: RESUME, 'line 3 holds "one" as attempts, where a whole number'),
         (lambda line: changed(line, attempt=1), "line 3 holds attempt 1 after attempt 1"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from truestep.probe.finiteness import first_input, first_parameter, has_nan, not_finite, tensors
+from truestep.probe.finiteness import first_input, first_parameter, first_place, has_nan, not_finite, tensors
 
 INF, NAN = math.inf, math.nan
 
@@ -71,6 +71,21 @@ def test_every_layout_is_judged(laid_out) -> None:
 def test_a_nan_is_told_from_an_infinity(values: list[float], found: bool) -> None:
     assert has_nan(torch.tensor(values)) is found
     assert has_nan(torch.tensor(values).to(torch.complex64)) is found
+
+
+@pytest.mark.parametrize(
+    ("tensor", "place"),
+    [
+        (torch.tensor([[1.0, INF], [NAN, 1.0]]), "[0, 1]"),
+        (torch.tensor(NAN), ""),
+        (torch.ones(2), ""),
+        (torch.ones(2, dtype=torch.long), ""),
+        (torch.tensor([1.0, NAN]).to(torch.float16), "[1]"),
+        (torch.tensor([1.0, NAN]).to_sparse(), ""),
+    ],
+)
+def test_the_first_element_is_placed(tensor: Tensor, place: str) -> None:
+    assert first_place(tensor) == place
 
 
 def test_arrays_of_numbers_come_as_tensors_that_share_their_memory() -> None:

@@ -63,7 +63,9 @@ def copied_into_unwritten_memory(x: Tensor, bad: Tensor) -> Tensor:
         (lambda x, y: x @ y, [ONES, BAD], "input", "input 1"),
         (lambda x, y: (x / 0 * 0) + y, [ONES, BAD], "operation", "the model"),
         (lambda x, y: y + (x / 0 - x / 0), [ONES, BAD], "input", "input 1"),
-        (lambda x, y: y + x / 0, [ONES, BAD], "input", "input 1"),
+        (lambda x, y: x / 0 + y, [ONES, BAD], "input", "input 1"),
+        (lambda x, y: (x / 0 * 0) + (y - y), [ONES, MASK], "operation", "the model"),
+        (lambda x, y: (y - y) + (x / 0 * 0), [ONES, MASK], "input", "input 1"),
         (lambda x: x.sum(), [MASK], "input", "input 0"),
         (lambda x: x - x, [MASK], "input", "input 0"),
         (lambda x, y: (x + y).softmax(1) * (x / 0), [ONES, MASK], "operation", "the model"),
@@ -155,7 +157,7 @@ def test_a_row_masked_whole_is_the_softmaxs_and_names_the_mask() -> None:
     found = origin(lambda x, mask: (x + mask).softmax(1), ONES, torch.full((2, 2), -INF))
     assert found.role == "operation"
     assert found.text.startswith("softmax in the model")
-    assert "(input 1: it holds -inf)" in found.text
+    assert "(input 1: it holds -inf, first at [0, 0])" in found.text
     found = origin(lambda x: x.masked_fill(x > 0, -INF).softmax(1), ONES)
     assert "made nan of an infinity (masked_fill in the model" in found.text
 
@@ -170,6 +172,22 @@ def test_a_node_of_the_graph_is_told_by_where_its_forward_ran_and_what_it_kept()
     assert (trace.site(exponential).operation, trace.site(exponential).module) == ("exp", "the model")
     assert trace.behind(exponential) is None
     assert trace.site(exponential.next_functions[0][0]).module == "fc"
+
+
+class Times(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient * ctx.saved_tensors[0], None
+
+
+def test_what_a_function_of_ones_own_kept_is_read_too() -> None:
+    loss, trace = traced(Run(lambda self, x, bad: Times.apply(self.fc(x), bad), fc=nn.Linear(2, 2)), ONES, BAD)
+    assert trace.behind(loss.grad_fn).place == "input 1"
 
 
 def test_what_a_hook_has_packed_is_left_to_it() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from truestep.checkpoint.gathering import has_state, kind, parameter_names
 from truestep.engine.update import Update
@@ -26,9 +26,8 @@ def demand_policy(path: Path, saved: str, update: Update[Any]) -> None:
         raise misfit(path, f"it was saved under the policy {saved}, and this update's is {ours}", hint, saved=saved, ours=ours)
 
 
-def demand_model(path: Path, saved: Any, model: nn.Module) -> None:
+def demand_model(path: Path, saved: Any, ours: Mapping[str, Any]) -> None:
     """The same names, and tensors of the same shapes and formats under them; the first that differs is told."""
-    ours = model.state_dict()
     hint = "build the model that was saved"
     if not isinstance(saved, Mapping):
         raise misfit(path, f"the model's state is a {type(saved).__name__}", hint)
@@ -63,7 +62,7 @@ def demand_optimizers(path: Path, saved: Sequence[Mapping[str, Any]] | None, upd
         return
     _demand_kinds(path, "optimizer", saved, update.optimizers)
     for entry, optimizer in zip(saved, update.optimizers, strict=False):
-        names, groups = parameter_names(update.model, optimizer), entry["state"].get("param_groups", [])
+        names, groups = parameter_names(update, optimizer), entry["state"].get("param_groups", [])
         theirs = entry["parameters"] or [[None] * len(group["params"]) for group in groups]
         mine = names if entry["parameters"] else [[None] * len(group) for group in names]
         if theirs != mine:

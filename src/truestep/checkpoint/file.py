@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Checkpoint:
     path: Path
     description: Description
     state: Mapping[str, Any]
-    """"model", "optimizers", "schedulers", "update", "random" and "parts"; tensors lie on the CPU."""
+    """"model" (its weights in float32), "optimizers", "schedulers", "update", "random" and "parts"; tensors lie on the CPU."""
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -130,12 +131,11 @@ def refused(path: Path, reason: str) -> CheckpointError:
 
 
 def why(error: BaseException) -> str:
-    """One line of `error`: its kind and the first of its text, or the one in which torch's reader names what it refuses."""
-    lines = str(error).splitlines() or ["no text"]
-    _, told, reason = next((line for line in lines if "WeightsUnpickler error: " in line), "").partition(
-        "WeightsUnpickler error: "
-    )
-    return reason.strip() if told else f"{type(error).__name__}: {lines[0]}"
+    """One line of `error`: its kind and the first of its text; of torch's advice about a pickle, the error that it is about."""
+    if isinstance(error, pickle.UnpicklingError) and error.__context__ is not None:
+        error = error.__context__
+    text = str(error).strip().partition(". Please use")[0]
+    return f"{type(error).__name__}: {(text.splitlines() or ['no text'])[0]}"
 
 
 @dataclass(frozen=True, kw_only=True)

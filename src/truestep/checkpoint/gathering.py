@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from truestep.checkpoint.file import why
@@ -17,11 +17,11 @@ from truestep.errors import CheckpointError
 
 
 def state_of(update: Update[Any], parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The states by kind; no tensor of them is copied."""
+    """The states by kind; no tensor of them is copied but those that have to be widened."""
     return {
-        "model": update.model.state_dict(),
+        "model": model_state(update),
         "optimizers": [
-            {"kind": kind(o), "parameters": parameter_names(update.model, o), "state": o.state_dict()} for o in update.optimizers
+            {"kind": kind(o), "parameters": parameter_names(update, o), "state": o.state_dict()} for o in update.optimizers
         ],
         "schedulers": [{"kind": kind(scheduler), "state": scheduler.state_dict()} for scheduler in update.schedulers],
         "update": update.state_dict(),
@@ -31,6 +31,12 @@ def state_of(update: Update[Any], parts: Mapping[str, Any]) -> dict[str, Any]:
             for name, part in parts.items()
         },
     }
+
+
+def model_state(update: Update[Any]) -> dict[str, Any]:
+    """The model's state with its weights in float32, the masters where there are some; StateError inside an attempt."""
+    with update.in_float32():
+        return update.model.state_dict()
 
 
 def has_state(part: Any) -> bool:
@@ -43,10 +49,10 @@ def kind(thing: object) -> str:
     return type(thing).__qualname__
 
 
-def parameter_names(model: nn.Module, optimizer: Optimizer) -> list[list[str | None]]:
-    """The names of the optimizer's parameters by group: its state knows them by their places only. None: not the model's."""
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    return [[names.get(id(parameter)) for parameter in group["params"]] for group in optimizer.param_groups]
+def parameter_names(update: Update[Any], optimizer: Optimizer) -> list[list[str]]:
+    """The names of the optimizer's parameters by group: its state knows them by their places only."""
+    names = update.plan.store.names()
+    return [[names[id(parameter)] for parameter in group["params"]] for group in optimizer.param_groups]
 
 
 def unloadable(state: Mapping[str, Any]) -> CheckpointError | None:

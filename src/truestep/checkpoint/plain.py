@@ -9,7 +9,6 @@ from typing import Any
 from torch import Tensor
 
 from truestep.checkpoint.demands import misfit
-from truestep.engine.update import Update
 
 NAMES = {
     "model": ("model", "model_state_dict", "state_dict"),
@@ -20,7 +19,7 @@ NAMES = {
 """Under which names each state dict is looked for; under two at once is an error, and nothing else is guessed."""
 
 
-def state_of(path: Path, content: Any, update: Update[Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+def state_of(path: Path, content: Any, parts: Mapping[str, Any]) -> dict[str, Any]:
     """`content` as a checkpoint of truestep's holds it, with None for what is not there; the rest are parts.
 
     Raises:

@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from truestep.checkpoint import demands, plain
 from truestep.checkpoint.file import Checkpoint, is_ours, loaded, opened, read_checkpoint, why
+from truestep.checkpoint.gathering import model_state
 from truestep.checkpoint.randomness import absent, random_state, set_random_state
 from truestep.engine.update import Update
 
@@ -74,10 +76,10 @@ def restore(path: str | os.PathLike[str], update: Update[Any], **parts: Any) -> 
     """
     path = Path(path)
     with opened(path) as file:
-        if not is_ours(file):
-            with update.in_float32():  # what a plain file holds; a write reaches the masters
-                return restore_state(path, plain.state_of(path, loaded(path, file), update, parts), update, parts)
-    return restore_checkpoint(read_checkpoint(path), update, parts)
+        content = None if is_ours(file) else loaded(path, file)
+    if content is None:
+        return restore_checkpoint(read_checkpoint(path), update, parts)
+    return restore_state(path, plain.state_of(path, content, parts), update, parts)
 
 
 def restore_checkpoint(
@@ -94,7 +96,7 @@ def restore_state(path: Path, state: Mapping[str, Any], update: Update[Any], par
 
     CheckpointError where something does not fit or does not take its state; nothing has changed then.
     """
-    demands.demand_model(path, state["model"], update.model)
+    demands.demand_model(path, state["model"], model_state(update))
     demands.demand_optimizers(path, state["optimizers"], update)
     demands.demand_schedulers(path, state["schedulers"], update)
     demands.demand_parts(path, state["parts"], parts)
@@ -113,7 +115,11 @@ def restore_state(path: Path, state: Mapping[str, Any], update: Update[Any], par
 
 def _steps(state: Mapping[str, Any], update: Update[Any], parts: Mapping[str, Any]) -> Iterator[_Step]:
     """What is loaded, in this order: the update takes its schedulers to stand where they belong, and a part may draw."""
-    yield _step("model", state["model"], update.model)
+    yield replace(
+        _step("model", state["model"], update.model),
+        load=partial(_load_model, update),
+        now=partial(model_state, update),
+    )
     for one, objects in (("optimizer", update.optimizers), ("scheduler", update.schedulers)):
         for name, entry, thing in zip(_numbered(one, objects), state[f"{one}s"] or (), objects, strict=False):
             yield _step(name, entry["state"], thing)
@@ -127,6 +133,11 @@ def _steps(state: Mapping[str, Any], update: Update[Any], parts: Mapping[str, An
 
 def _step(name: str, state: Any, thing: Any) -> _Step:
     return _Step(name=name, holds=(name,), state=state, load=thing.load_state_dict, now=thing.state_dict)
+
+
+def _load_model(update: Update[Any], state: Mapping[str, Any]) -> None:
+    with update.in_float32():  # a write reaches the masters
+        update.model.load_state_dict(state)
 
 
 def _held_by(update_state: Mapping[str, Any] | None) -> tuple[str, ...]:

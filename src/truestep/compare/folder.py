@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks, and there two processes in one folder are not told apart
-    fcntl = None  # type: ignore[assignment]
-
 from truestep.compare.candidate import Candidate
 from truestep.compare.order import Slot
 from truestep.compare.protocol import Protocol, first_difference
 from truestep.compare.verdict import Summary, demand_records
+from truestep.disk import atomic
+from truestep.disk.canonical import parsed
+from truestep.disk.hold import Hold, held
 from truestep.errors import RecordError
 from truestep.pages.words import counted
 from truestep.run import RunRecord
@@ -35,7 +32,7 @@ class Folder:
     protocol: Protocol
     records: list[dict[str, Any]] = field(default_factory=list)
     """The finished runs, those of this process included."""
-    hold: _Hold | None = None
+    hold: Hold | None = None
     """Keeps other processes out; None where the system has no such locks, and for a folder that is only read."""
 
     @staticmethod
@@ -63,6 +60,7 @@ class Folder:
             raise RecordError(f"{path} holds records without a {PROTOCOL}", hint="give another --out", path=str(path))
         demand_records(protocol, records)
         folder = Folder(path=path, protocol=protocol, records=records, hold=hold)
+        folder._sweep()
         folder._write(PROTOCOL, protocol.canonical())
         folder._cut_torn_record()
         return folder
@@ -98,14 +96,14 @@ class Folder:
         self._write(SUMMARY, json.dumps(summary.as_dict(), allow_nan=False, indent=1).encode("ascii") + b"\n")
 
     def _write(self, name: str, content: bytes) -> None:
-        """All of `content` or the earlier file: a reader never sees half of it."""
         with self._errors(f"writing {self.path / name}"):
-            beside = self.path / f".{name}.new"
-            with open(beside, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self.path / name)
+            atomic.write(self.path / name, content)
+
+    def _sweep(self) -> None:
+        """Remove what killed processes left of files that they had not finished."""
+        with self._errors(f"mending {self.path}"):
+            for name in (PROTOCOL, SUMMARY):
+                atomic.sweep(self.path, name)
 
     def _cut_torn_record(self) -> None:
         """Take off what follows the last newline, so that the next record begins a line of its own."""
@@ -150,43 +148,21 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 def _prove_writable(path: Path) -> None:
     """RecordError unless a file can be made, filled and removed in `path`."""
-    probe = path / f".{os.getpid()}.probe"
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with open(probe, "wb") as file:
-            file.write(b"can this folder be written?\n")
-            file.flush()
-            os.fsync(file.fileno())
-        probe.unlink()
+        atomic.prove_writable(path / PROTOCOL)
     except OSError as error:
         hint = "give a folder that can be written: --out DIR; nothing was run"
         raise RecordError(f"{path} cannot be written: {error.strerror or error}", hint=hint, path=str(path)) from error
 
 
-class _Hold:
-    """A folder that this process has to itself for as long as one of its Folders lives."""
-
-    def __init__(self, key: str) -> None:
-        self.descriptor = os.open(key, os.O_RDONLY)
-        weakref.finalize(self, os.close, self.descriptor)
-
-
-def _held(path: Path) -> _Hold | None:
-    """The hold on `path`, taken now unless this process has it; RecordError where another process does."""
-    key = os.path.realpath(path)
-    if fcntl is None or key in _HELD:
-        return _HELD.get(key)
-    hold = _Hold(key)
+def _held(path: Path) -> Hold | None:
+    """The hold on `path`; RecordError where another process has it."""
     try:
-        fcntl.flock(hold.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return held(path)
     except BlockingIOError as error:
         message = f"another process is comparing in {path}"
         raise RecordError(message, hint="wait for it to end, or give another --out", path=str(path)) from error
-    _HELD[key] = hold
-    return hold
-
-
-_HELD: weakref.WeakValueDictionary[str, _Hold] = weakref.WeakValueDictionary()
 
 
 def _another(path: Path, there: Protocol, asked: Protocol) -> RecordError:
@@ -243,7 +219,7 @@ def _record(line: bytes, place: str) -> dict[str, Any]:
 
 def _parsed(content: bytes, place: str) -> dict[str, Any]:
     try:
-        value = json.loads(content)
+        value = parsed(content)
     except ValueError as error:
         raise RecordError(f"{place} is no JSON: {error}", hint="restore the file, or give another --out") from error
     if not isinstance(value, dict):

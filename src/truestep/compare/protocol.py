@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from truestep.compare.candidate import Candidate
+from truestep.disk.canonical import canonical, digest
 from truestep.errors import ProtocolError, RecordError
 
 SCHEMA = 1
@@ -124,11 +123,11 @@ class Protocol:
     @property
     def hash(self) -> str:
         """SHA-256 of the canonical form, in hexadecimal."""
-        return hashlib.sha256(self.canonical()).hexdigest()
+        return digest(self.as_dict())
 
     def canonical(self) -> bytes:
         """The protocol as ASCII JSON with sorted keys and no spaces: the bytes of protocol.json."""
-        return json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+        return canonical(self.as_dict())
 
     def as_dict(self) -> dict[str, Any]:
         """Every field as a JSON value, and the schema's number."""

@@ -12,6 +12,7 @@ NOT_FINITE = frozenset({"nan", "inf", "-inf"})
 """How strict JSON holds the floats that it has no numbers for."""
 _REASONS = frozenset(Reason)
 _LARGEST = 2**1023
+_ABSENT = object()  # fits nowhere
 
 
 class Kind(NamedTuple):
@@ -125,6 +126,8 @@ def fault(record: Mapping[str, Any]) -> str | None:
 
     >>> fault({"kind": "resume", "attempts": "one", "created": "", "environment": {}})
     'holds "one" as attempts, where a whole number belongs'
+    >>> fault({"kind": "resume", "attempts": 1})
+    'lacks created, environment'
     """
     kinds = FIELDS[record["kind"]]
     found = _first_fault(record, kinds)
@@ -137,11 +140,12 @@ def fault(record: Mapping[str, Any]) -> str | None:
 
 def _first_fault(record: Mapping[str, Any], kinds: Mapping[str, Kind], inside: str = "") -> str | None:
     for name, (words, types, fits) in kinds.items():
-        if name not in record:
+        value = record.get(name, _ABSENT)
+        if type(value) not in types and not fits(value):
             missing = sorted(kinds.keys() - record.keys())
-            return f"lacks {', '.join(inside + each for each in missing)}"
-        if type(record[name]) not in types and not fits(record[name]):
-            return f"holds {_shown(record[name])} as {inside}{name}, where {words} belongs"
+            if missing:
+                return f"lacks {', '.join(inside + each for each in missing)}"
+            return f"holds {_shown(value)} as {inside}{name}, where {words} belongs"
     return None
 
 

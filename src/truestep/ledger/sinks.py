@@ -13,7 +13,8 @@ ledger opens. The MLflow extra is the client, for a server; a local database nee
 The horizontal axis is the attempt. The scalars are train/loss, lr (lr_1, lr_2, ... for further parameter groups),
 grad_norm, grad_norm_clipped, amp/loss_scale, amp/skipped_total, completed, examples_seen, tokens_seen, seconds,
 perf/examples_per_s, perf/tokens_per_s and beside them perf/skip_rate, which is skipped / attempts of the whole run. What an
-attempt does not have (the norm of a skip) has no point. NaN and infinities are sent as they are: all four keep them.
+attempt does not have (the norm of a skip) has no point. NaN and infinities are sent as they are, and all four keep them; but
+a database of MLflow's holds the largest float for an infinity.
 
 The file stays the truth. A sink that cannot be opened is an error before the run. One that fails later is dropped: the run
 goes on, a RuntimeWarning says so, and so does a line of the ledger; what it missed can be sent again from the file. Nothing
@@ -123,6 +124,7 @@ class WandB:
     def __init__(self, *, run: Any = None, **options: Any) -> None:
         self.options = options
         self._run, self._is_ours = run, run is None
+        self._defined: set[str] = set()
 
     def open(self, header: Record) -> None:
         """Begin the run, or go on with it."""
@@ -131,14 +133,15 @@ class WandB:
         if self._is_ours:
             options = {"id": _id(header), "name": header["run_id"], "resume": "allow", "config": header, **self.options}
             self._run = wandb.init(**options)
-        # W&B's own step cannot go back, as a resume may
-        self._run.define_metric("*", step_metric="attempt")
 
     def resume(self, attempts: int) -> None:
         """Nothing: wandb.init went on in the run."""
 
     def attempt(self, attempt: int, scalars: Scalars) -> None:
-        """One row."""
+        """One row, whose axis is the attempt: W&B's own step cannot go back, as a resume may."""
+        for name in scalars.keys() - self._defined:
+            self._run.define_metric(name, step_metric="attempt")
+        self._defined |= scalars.keys()
         self._run.log({"attempt": attempt, **scalars})
 
     def close(self) -> None:
@@ -170,8 +173,12 @@ class Trackio:
 
     def close(self) -> None:
         """Wait until all is stored."""
+        from trackio.context_vars import current_run  # noqa: PLC0415
+
         with contextlib.redirect_stdout(sys.stderr):
             self._run.finish()
+        if current_run.get() is self._run:  # else Trackio finishes it again, and prints so, when the process ends
+            current_run.set(None)
 
 
 class MLflow:

@@ -25,21 +25,13 @@ class Fault:
     value: str
 
 
-@dataclass
-class _Passed:
-    """What went through one node."""
-
-    given_bad: bool
-    bad_edges: dict[int, str]
-
-
 def first_fault(loss: Tensor, params: Sequence[Tensor], seed: float) -> Fault | None:
     """Run the backward of `loss` times `seed`, and follow the first bad gradient of `params` up to where it began.
 
     None where every gradient is finite. The graph is kept, so that what its nodes saved can still be read.
     """
     nodes = _nodes(loss)
-    passed: dict[Node, _Passed] = {}
+    passed: dict[Node, dict[int, str]] = {}
     hooks = [node.register_hook(_noting(passed, node)) for node in nodes]
     try:
         start = torch.full_like(loss, seed)
@@ -68,24 +60,23 @@ def _nodes(loss: Tensor) -> list[Node]:
     return list(found)
 
 
-def _noting(passed: dict[Node, _Passed], node: Node) -> Callable[..., None]:
+def _noting(passed: dict[Node, dict[int, str]], node: Node) -> Callable[..., None]:
+    """A hook that keeps what is bad of what `node` passes on, by edge."""
+
     def note(given_on: tuple[Any, ...], given: tuple[Any, ...]) -> None:
-        bad = {i: value for i, g in enumerate(given_on) if isinstance(g, Tensor) and (value := not_finite(g)) is not None}
-        passed[node] = _Passed(any(isinstance(g, Tensor) and not_finite(g) is not None for g in given), bad)
+        passed[node] = {i: value for i, g in enumerate(given_on) if isinstance(g, Tensor) and (value := not_finite(g))}
 
     return note
 
 
-def _climbed(leaf: Node, value: str, nodes: list[Node], passed: dict[Node, _Passed]) -> tuple[Node, str]:
+def _climbed(leaf: Node, value: str, nodes: list[Node], passed: dict[Node, dict[int, str]]) -> tuple[Node, str]:
     """From a leaf with a bad gradient up the edges that passed it on, to the node that was given none, or all of it in parts."""
     parents: dict[Node, list[tuple[Node, str]]] = defaultdict(list)
     for node in nodes:
         for i, (child, _) in enumerate(node.next_functions):
-            if node in passed and i in passed[node].bad_edges:
-                parents[child].append((node, passed[node].bad_edges[i]))
+            if i in passed.get(node, {}):
+                parents[child].append((node, passed[node][i]))
     node = leaf
     while parents[node]:
         node, value = parents[node][0]
-        if not passed[node].given_bad:
-            break
     return node, value

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from truestep.probe.finiteness import has_nan, not_finite
+from truestep.probe.finiteness import first_place, has_nan, not_finite
 from truestep.probe.node import Node, Unread, saved
 
 Role = Literal["input", "parameter", "constant", "operation"]
@@ -119,7 +119,8 @@ class Trace:
         value = not_finite(tensor)
         if value is not None:
             innocent = innocent and not has_nan(tensor)
-            self._origins[_memory(tensor)] = Origin(role=role, place=name, text=f"it holds {value}", innocent=innocent)
+            at = f", first at {place}" if (place := first_place(tensor)) else ""
+            self._origins[_memory(tensor)] = Origin(role=role, place=name, text=f"it holds {value}{at}", innocent=innocent)
 
     def _entering(self, name: str) -> Callable[..., None]:
         return lambda module, *_: self._stack.append((name, type(module).__name__))
