@@ -15,6 +15,7 @@ import truestep
 from tests.engine.loops import OPTIMIZERS, mlp, poisoned, same, weights
 from truestep import LossScale, Reason
 from truestep.errors import LossError, StateError, UpdateError, WeightError
+from truestep.ledger import outcomes
 
 U = 2.0**-24  # half a unit in the last place of float32
 Scored = tuple[Tensor, Tensor]
@@ -555,3 +556,13 @@ def test_terms_have_weights_and_not_shares_beside_which_a_plain_loss_may_have_on
     (terms["labels"] + terms["examples"]).backward()
     (hand[0].weight.square().sum() * 0.5).backward()
     assert same(gradients(update), [p.grad for p in hand.parameters()])
+
+
+def test_the_ledger_keeps_weights_and_losses_by_term(tmp_path) -> None:
+    update = updating()
+    outcome = update(window((4, 3), (2, 0)))
+    with truestep.Ledger(tmp_path / "run.jsonl") as ledger:
+        ledger.record(outcome)
+    (kept,) = outcomes(tmp_path / "run.jsonl")
+    assert kept == outcome
+    assert (kept.weight, kept.losses) == (outcome.weight, outcome.losses)
