@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import truestep
-from tests.engine.loops import same, weights
+from tests.engine.loops import everything, same, weights
 
 DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 LR = 1e-2
@@ -115,6 +115,56 @@ def test_each_optimizer_has_a_scale_of_its_own() -> None:
     assert first([0]).skip.reason is truestep.Reason.BACKWARD
     assert second([0]).completed
     assert (first.scale.value, second.scale.value) == (2.0**119, 8.0)
+
+
+def test_a_skip_puts_back_the_statistics_of_every_network_that_the_update_was_given() -> None:
+    """Those of a network that only the loss knows stay as its forward left them, NaN included: give both as one model."""
+    generator, _ = networks()
+    critic = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+    update = truestep.Update(
+        nn.ModuleDict({"generator": generator, "critic": critic}),
+        torch.optim.Adam(generator.parameters(), lr=LR),
+        loss=lambda both, z: fooled(both["critic"], both["generator"](z)),
+    )
+    for _ in range(2):
+        before = everything(update)
+        skip = update([noise(0), noise(1) * float("nan")]).skip
+        assert (skip.reason, skip.place) == (truestep.Reason.INPUT, "microbatch 1")
+        assert same(before, everything(update))
+        critics = weights(critic)
+        assert update([noise(0)]).completed
+        assert same(critics, weights(critic))
+
+
+class Tempered(nn.Module):
+    """A loss with a weight of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature = nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softplus(-x / self.temperature).mean()
+
+
+@pytest.mark.parametrize("policy", ["fp32", "bf16"])
+def test_a_loss_may_have_parameters_of_its_own_that_the_optimizer_steps_too(policy: str) -> None:
+    trained = []
+    for by_us in (False, True):
+        model, loss = smooth_critic(), Tempered()
+        optimizer = torch.optim.Adam([*model.parameters(), *loss.parameters()], lr=LR)
+        update = truestep.Update(model, optimizer, loss=lambda m, x, loss=loss: loss(m(x)), policy=policy)
+        for step in range(3):
+            if by_us:
+                assert update([real(step)]).completed
+                continue
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=policy == "bf16"):
+                value = loss(model(real(step)))
+            value.float().backward()
+            optimizer.step()
+        trained.append(weights(model) + weights(loss))
+    assert same(*trained)
 
 
 Gradients = Callable[[Tensor, Tensor], tuple[Tensor, ...]]

@@ -111,11 +111,12 @@ def test_a_number_too_large_for_its_format_is_told_from_one_that_is_not_defined(
     assert (found.role, found.overflow) == ("operation", overflow)
 
 
-def test_an_operation_that_draws_is_not_run_again() -> None:
+def test_an_operation_that_draws_draws_once() -> None:
     torch.manual_seed(0)
     result, trace = traced(Run(lambda self, x: torch.native_dropout(x, 0.5, True)[0]), torch.full((64,), 3e38))
     after = torch.rand(1)
     assert "dropout in the model" in trace.origin(result).text
+    assert trace.origin(result).overflow
     torch.manual_seed(0)
     torch.native_dropout(torch.ones(64), 0.5, True)
     assert torch.equal(after, torch.rand(1))

@@ -191,10 +191,12 @@ def _overflows(name: str, value: str, operation: Any, args: Any, kwargs: Any) ->
     """Whether a bad result of finite numbers is one that its format cannot hold: float64 can, or it is an exponential's."""
     if name in LARGER_THAN_ANY_FORMAT:
         return value != "nan"
-    if operation is None or torch.Tag.nondeterministic_seeded in operation.tags:
-        return False  # run again, it would write again, or draw again
+    if operation is None:
+        return False  # run again, it would write again
+    devices = {tensor.device for tensor in tree_leaves(args) if isinstance(tensor, Tensor) and tensor.is_cuda}
     try:
-        results = tree_leaves(operation(*tree_map(_double, args), **tree_map(_double, kwargs)))
+        with torch.random.fork_rng(devices):
+            results = tree_leaves(operation(*tree_map(_double, args), **tree_map(_double, kwargs)))
     except (RuntimeError, NotImplementedError):
         return False
     return all(not_finite(result) is None for result in results if isinstance(result, Tensor))

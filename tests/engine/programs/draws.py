@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
 from tests.engine.programs.exact import COVERED
 from tests.engine.programs.program import POISONS, Action, Block, Call, Epoch, Micro, Mode, Program, Reload, Scale, Setup
-from tests.engine.programs.world import MODELS, OPTIMIZERS, SCHEDULERS
+from tests.engine.programs.world import MODELS, OPTIMIZERS, SCHEDULERS, WEIGHTS
 
-POLICIES = ("fp32", "bf16", "fp16")
+T = TypeVar("T")
+POLICIES = ("fp32", "bf16", "fp16", "bf16-master", "fp16-master", "bf16-pure")
 """Every policy that programs are drawn for."""
-GAINS = (6, 12, 40, 100, 120, -40, -120)
+GAINS = (12, 130, 40, 100, 6, -40, -120)
 
 
 @st.composite
 def programs(draw: st.DrawFn, policy: str) -> Program:
-    """Any program under `policy`: a setup, and up to six actions on it."""
+    """Any program under `policy`: a setup, and up to seven actions on it."""
     setup = draw(setups(policy))
-    return Program(setup, tuple(draw(st.lists(_actions(setup), min_size=1, max_size=6))))
+    return Program(setup, draw(_tuples(_actions(setup), (1, 2, 3, 4, 5, 6, 7))))
+
+
+def _tuples(each: st.SearchStrategy[T], lengths: tuple[int, ...]) -> st.SearchStrategy[tuple[T, ...]]:
+    """Tuples of every length alike; lists would mostly be short."""
+    return st.sampled_from(lengths).flatmap(lambda n: st.tuples(*[each] * n))
 
 
 @st.composite
@@ -34,10 +40,12 @@ def setups(draw: st.DrawFn, policy: str) -> Setup:
         model=model,
         policy=policy,
         optimizer=draw(st.sampled_from(tuple(OPTIMIZERS))),
+        second=draw(st.none() | st.none() | st.sampled_from(tuple(OPTIMIZERS))),
         groups=draw(st.sampled_from((1, 2))),
+        given=draw(st.sampled_from(("itself", "function"))) if policy not in WEIGHTS else "function",
         loss_is=loss_is,
         weights="examples" if loss_is == "share" else draw(st.sampled_from(weights)),
-        scale=draw(st.none() | _scales()),
+        scale=draw(st.none() | _scales() | _scales()),
         clip=draw(
             st.none() | st.none() | st.tuples(st.sampled_from(("norm", "value")), st.sampled_from((1.0, 0.1, 1e-3, 100.0, 1e-20)))
         ),
@@ -56,7 +64,7 @@ def _scales(draw: st.DrawFn) -> Scale:
     if kind == "none":
         return Scale(kind="none", init=1.0)
     if kind == "static":
-        return Scale(kind="static", init=draw(st.sampled_from((1024.0, 1.0, 1000.0, 2.0**-20, 2.0**-100, 2.0**40, 2.0**127))))
+        return Scale(kind="static", init=draw(st.sampled_from((1024.0, 2.0**-20, 1.0, 1000.0, 2.0**-100, 2.0**40, 2.0**127))))
     low, above, room = (
         draw(st.sampled_from((-16, 0, 4, -100))),
         draw(st.sampled_from((6, 0, 1, 20, 100))),
@@ -74,7 +82,7 @@ def _scales(draw: st.DrawFn) -> Scale:
 
 def _micros(setup: Setup) -> st.SearchStrategy[Micro]:
     sizes = (2, 3, 4) if setup.model == "batchnorm" else (2, 1, 3, 5)
-    poisons = st.sampled_from(("",) * 12 + POISONS)
+    poisons = st.sampled_from(("",) * 14 + ("gain",) * 2 + POISONS)
     return st.builds(
         Micro,
         size=st.sampled_from(sizes),
@@ -87,8 +95,14 @@ def _micros(setup: Setup) -> st.SearchStrategy[Micro]:
 
 
 def _actions(setup: Setup) -> st.SearchStrategy[Action]:
-    windows = st.lists(_micros(setup), min_size=1, max_size=4).map(tuple)
-    often = st.builds(Call, window=windows, ends_epoch=st.booleans(), again=st.sampled_from((False, True, True)))
+    windows = _tuples(_micros(setup), (1, 2, 3, 4))
+    often = st.builds(
+        Call,
+        window=windows,
+        ends_epoch=st.booleans(),
+        again=st.sampled_from((False, True, True)),
+        step_raises=st.sampled_from((False,) * 9 + (True,)),
+    )
     blocks = st.builds(
         Block,
         window=windows,
@@ -97,5 +111,5 @@ def _actions(setup: Setup) -> st.SearchStrategy[Action]:
         raises_at=st.none() | st.none() | st.integers(0, 8),
         ends_epoch=st.booleans(),
     )
-    epochs = st.builds(Epoch, microbatches=st.lists(_micros(setup), min_size=1, max_size=5).map(tuple), size=st.integers(1, 3))
+    epochs = st.builds(Epoch, microbatches=_tuples(_micros(setup), (1, 2, 3, 5)), size=st.integers(1, 3))
     return st.one_of(often, often, often, blocks, blocks, epochs, st.just(Reload()), st.builds(Mode, training=st.booleans()))

@@ -101,7 +101,8 @@ def _contribution(policy: str, model: nn.Module, batch: Batch, seed: float) -> l
     products with it are allowed 4 roundings. Of the softmax: an error d of the logits changes s by at most s * (e^(2d) - 1);
     its own arithmetic costs a difference, an exponential and a quotient of numbers up to the largest logit.
     """
-    low, single = Arithmetic(ROUNDOFF[policy], SMALLEST[policy]), Arithmetic(SINGLE, 2.0**-149)
+    compute = policy.partition("-")[0]
+    low, single = Arithmetic(ROUNDOFF[compute], SMALLEST[compute]), Arithmetic(SINGLE, 2.0**-149)
     layers = [m for m in model if isinstance(m, nn.Linear)]
     x = _sure(batch["x"].double())
     inputs = [x]

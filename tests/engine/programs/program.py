@@ -55,7 +55,11 @@ class Setup:
     model: str = "linear"
     policy: str = "fp32"
     optimizer: str = "sgd"
+    second: str | None = None
+    """Another optimizer, of the second half of the parameters."""
     groups: int = 1
+    given: str = "itself"
+    """How the update gets its optimizer: itself, or function: from parameters to it."""
     loss_is: str = "mean"
     weights: str = "examples"
     """examples: nothing is declared; scored: the scored targets; declared: each microbatch's own number, unchecked."""
@@ -77,6 +81,8 @@ class Call:
     window: tuple[Micro, ...] = (Micro(),)
     ends_epoch: bool = False
     again: bool = False
+    step_raises: bool = False
+    """The last optimizer's step raises, after those before it have stepped."""
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,20 @@ import torch
 from torch import Tensor
 
 from tests.engine.programs.program import Scale, Setup
-from tests.engine.programs.world import Batch, UserError, build, scored, weight_of
+from tests.engine.programs.world import WEIGHTS, Batch, UserError, World, build, scored, trained, weight_of
 from truestep import Reason
 from truestep.errors import ClockError, WeightError
 
-COMPUTE = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+COMPUTE = {
+    "fp32": None,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "bf16-master": torch.bfloat16,
+    "fp16-master": torch.float16,
+    "bf16-pure": torch.bfloat16,
+}
 FLOAT32_OVERFLOW = 2.0**128 - 2.0**103  # halfway between the largest float32 and 2^128: rounds to infinity
-DEFAULTS = {"fp32": Scale(kind="none", init=1.0), "bf16": Scale(kind="none", init=1.0), "fp16": Scale()}
+UNSCALED = Scale(kind="none", init=1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +39,7 @@ class Ask:
     told: str = "microbatch"
     raises_at: int | None = None
     ends_epoch: bool = False
+    step_raises: bool = False
 
 
 @dataclass(kw_only=True)
@@ -66,17 +74,29 @@ class Reference:
 
     def __init__(self, setup: Setup) -> None:
         self.setup, self.world = setup, build(setup)
-        self.kind = setup.scale or DEFAULTS[setup.policy]
+        self.kind = setup.scale or (Scale() if setup.policy.startswith("fp16") else UNSCALED)
+        self._narrow()
         self.scale, self.growth_count = (1.0 if self.kind.kind == "none" else self.kind.init), 0
         self.attempts = self.completed = self.consecutive = self.ticks = self.seen = self.applied = 0
         self.skips: dict[str, int] = {}
         self.tokens_seen: int | None = None
         self.tokens_applied: int | None = None
 
-    @property
-    def params(self) -> list[Tensor]:
-        """Every parameter, in the model's order."""
-        return list(self.world.model.parameters())
+    def _narrow(self) -> None:
+        """By hand: weights cast to the policy's format, and masters or the weights themselves given to the optimizer."""
+        model, dtype = self.world.model, WEIGHTS.get(self.setup.policy)
+        self.leaves = trained(self.setup, model)
+        wide = [p.detach().clone() for p in self.leaves]
+        norms = [p for m in model.modules() if isinstance(m, torch.nn.BatchNorm1d) for p in m.parameters()]
+        for p in model.parameters():
+            if dtype is not None and not any(p is norm for norm in norms):
+                p.data = p.data.to(dtype)
+        stepped = self.leaves
+        if self.setup.policy.endswith("-master"):
+            pairs = zip(self.leaves, wide, strict=True)
+            stepped = [torch.nn.Parameter(w) if p.dtype is dtype else p for p, w in pairs]
+        self.world.train_by(stepped)
+        self.world.schedule()
 
     def forecast(self, ask: Ask) -> Forecast:
         """What comes of `ask`, found out on the reference's own model, which stays as it was but for its random state."""
@@ -88,7 +108,7 @@ class Reference:
             except (UserError, ValueError, WeightError) as error:  # ValueError: BatchNorm's, of a single example
                 found.raises = type(error)
             found.random = torch.get_rng_state()
-            found.stored = [None if p.grad is None else p.grad.clone() for p in self.params]
+            found.stored = list(self._sums)
             if found.raises is None:
                 self._judge(ask, found, start)
         torch.set_rng_state(found.random)
@@ -102,14 +122,13 @@ class Reference:
             torch.set_rng_state(self._before)
             self._accumulate(ask, Forecast(), self.scale)
             torch.set_rng_state(random)
-            for p, gradient in zip(self.params, gradients, strict=True):
-                p.grad = None if gradient is None else gradient.clone()
-            self.world.optimizer.step()
+            self._step(gradients)
         ticks = self._count(ask, found, reason)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step", UserWarning)  # a first attempt was skipped
             for _ in range(ticks):
-                self.world.scheduler.step()
+                for scheduler in self.world.schedulers:
+                    scheduler.step()
         if finite or curable or (self.setup.incurable == "backoff" and reason is not Reason.WEIGHT):
             self._move_scale(finite=finite)
         return ticks
@@ -119,8 +138,7 @@ class Reference:
         self._before = torch.get_rng_state()
         dtype = COMPUTE[self.setup.policy]
         found.factors, found.divisor, found.weight = self._shares(ask)
-        for p in self.params:
-            p.grad = None
+        self._sums: list[Tensor | None] = [None] * len(self.leaves)
         for index, batch in enumerate(ask.batches):
             if ask.raises_at == 2 * index:
                 raise UserError("before a forward")
@@ -133,10 +151,53 @@ class Reference:
                 raise WeightError("too far from the first", hint="declare a total")
             if factor != 0.0 and only in (None, index):
                 found.losses.append(loss.item())
-                (loss * (scale * factor if shared else scale)).backward()
+                self._add(loss * (scale * factor if shared else scale))
         if ask.raises_at is not None and ask.raises_at >= 2 * len(ask.batches):
             raise UserError("after the last backward")
         found.unit = 1.0 / (scale * found.divisor)
+
+    def _add(self, scaled: Tensor) -> None:
+        """The backward of one microbatch, by itself, and its gradients added up in float32."""
+        for p in self.world.model.parameters():
+            p.grad = None
+        scaled.backward()
+        for index, p in enumerate(self.leaves):
+            if p.grad is not None:
+                held, self._sums[index] = self._sums[index], p.grad.float()
+                if held is not None:
+                    self._sums[index] = held + p.grad.float()
+            p.grad = None
+
+    def _step(self, gradients: list[Tensor | None]) -> None:
+        """torch's own step on `gradients`; weights follow their masters; pure weights and moments are float32 until `adopt`."""
+        pure = self.setup.policy == "bf16-pure"
+        for leaf, p, gradient in zip(self.leaves, self.world.stepped, gradients, strict=True):
+            if pure and leaf.dtype is torch.bfloat16:
+                leaf.data = leaf.data.float()
+                for optimizer in self.world.optimizers:
+                    for key, value in optimizer.state.get(leaf, {}).items():
+                        if isinstance(value, Tensor) and value.dtype is torch.bfloat16:
+                            optimizer.state[leaf][key] = value.float()
+            p.grad = None if gradient is None else gradient.clone()
+        for optimizer in self.world.optimizers:
+            optimizer.step()
+        for leaf, p in zip(self.leaves, self.world.stepped, strict=True):
+            if leaf is not p:
+                leaf.data.copy_(p.data)
+            p.grad = None
+
+    def adopt(self, world: World) -> None:
+        """Take over what was drawn: weights and moments that are rounded stochastically."""
+        if self.setup.policy != "bf16-pure":
+            return
+        for own, p in zip(self.world.model.parameters(), world.model.parameters(), strict=True):
+            own.data = p.detach().clone()
+        for mine, theirs in zip(self.world.optimizers, world.optimizers, strict=True):
+            params = ([p for group in o.param_groups for p in group["params"]] for o in (mine, theirs))
+            for own, p in zip(*params, strict=True):
+                for key, value in theirs.state.get(p, {}).items():
+                    if isinstance(value, Tensor):
+                        mine.state[own][key] = value.detach().clone()
 
     def _shares(self, ask: Ask) -> tuple[list[Any], float, float | None]:
         """The factor of each loss, None for one that is refused; what is left to divide by; the total weight."""
@@ -177,6 +238,9 @@ class Reference:
             found.reasons, found.curable = frozenset({Reason.UNSCALE}), False
             return
         found.norm = math.hypot(*(float(x) for g in found.gradient if g is not None for x in g.flatten()))
+        if ask.step_raises:
+            found.raises = UserError
+            return
         found.completes = True
 
     def _explain(self, ask: Ask, found: Forecast, start: Tensor) -> None:
@@ -240,7 +304,7 @@ class Reference:
     def _finite_at(self, ask: Ask, scale: float, start: Tensor, *, shared: bool, only: int | None = None) -> bool:
         torch.set_rng_state(start)
         self._accumulate(ask, Forecast(), scale, shared=shared, only=only)
-        return all(bool(p.grad.isfinite().all()) for p in self.params if p.grad is not None)
+        return all(bool(g.isfinite().all()) for g in self._sums if g is not None)
 
     @contextmanager
     def _undone(self) -> Iterator[None]:
@@ -255,8 +319,6 @@ class Reference:
                 module._buffers[name] = kept[f"{module_name}.{name}".lstrip(".")]
         if calls is not None:
             model.calls = calls
-        for p in self.params:
-            p.grad = None
 
     def _count(self, ask: Ask, found: Forecast, reason: Reason | None) -> int:
         applied = reason is None

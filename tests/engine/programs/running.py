@@ -18,7 +18,7 @@ from tests.engine.programs.laws import LAWS, Evidence, Exact, clips
 from tests.engine.programs.program import Action, Block, Call, Epoch, Mode, Program, Reload, Setup
 from tests.engine.programs.reference import Ask, Forecast, Reference
 from tests.engine.programs.snapshot import taken
-from tests.engine.programs.world import FACTORS, Batch, UserError, batches, build, join, scored, weight_of
+from tests.engine.programs.world import FACTORS, Batch, UserError, batches, build, join, scored, trained, weight_of
 from truestep.ledger import outcomes
 
 Tally = Counter[str]
@@ -33,13 +33,10 @@ class Engine:
             None if setup.clip is None else {"norm": truestep.ClipNorm, "value": truestep.ClipValue}[setup.clip[0]](setup.clip[1])
         )
         clock = setup.clock if isinstance(setup.clock, str) else truestep.Every(**dict([setup.clock]))
-        self.steps = 0
-        self.stepped: list[Tensor | None] = []
-        self.world.optimizer.register_step_pre_hook(self._before_step)
-        self.world.optimizer.register_step_post_hook(self._after_step)
+        by_function = setup.given == "function"
         self.update: truestep.Update[Batch] = truestep.Update(
             self.world.model,
-            self.world.optimizer,
+            self.world.train_by if by_function else self.world.train_by(trained(setup, self.world.model)),
             loss=self.world.loss,
             loss_is=setup.loss_is,
             weight=None if setup.weights == "examples" else lambda batch: weight_of(setup, batch),
@@ -50,45 +47,63 @@ class Engine:
             scale=None if setup.scale is None else setup.scale.build(),
             allow_underflow=True,
             clip=clip,
-            scheduler=self.world.scheduler,
+            scheduler=(lambda _: self.world.schedule()) if by_function else self.world.schedule(),
             clock=clock,
             incurable=setup.incurable,
             max_consecutive_skips=setup.max_consecutive_skips,
             track_moves=True,
         )
+        self.steps: list[int] = []
+        self.stepped: list[Tensor | None] = []
+        self.step_raises = self.step_raised = False
+        self.proven = False
+        """Whether a step has come through: the first one alone can be undone."""
+        for index, optimizer in enumerate(self.world.optimizers):
+            optimizer.register_step_pre_hook(self._before_step)
+            optimizer.register_step_post_hook(lambda *_, index=index: self.steps.append(index))
 
     def reloaded(self) -> Engine:
         """A freshly built twin that goes on where this one stands, by state dicts alone, written and read."""
-        parts = {"model": self.world.model, "optimizer": self.world.optimizer, "update": self.update}
-        if self.world.scheduler is not None:
-            parts["scheduler"] = self.world.scheduler
         file = io.BytesIO()
-        torch.save({name: part.state_dict() for name, part in parts.items()}, file)
+        with self.update.in_float32():
+            torch.save(
+                {
+                    "model": self.world.model.state_dict(),
+                    "optimizers": [each.state_dict() for each in self.world.optimizers],
+                    "schedulers": [each.state_dict() for each in self.world.schedulers],
+                    "update": self.update.state_dict(),
+                },
+                file,
+            )
         file.seek(0)
         saved = torch.load(file, weights_only=True)
         twin = Engine(self.setup, seed=self.setup.seed + 1)
         twin.world.model.train(self.world.model.training)
-        twin.world.model.load_state_dict(saved["model"])
+        with twin.update.in_float32():
+            twin.world.model.load_state_dict(saved["model"])
         if hasattr(self.world.model, "calls"):
             twin.world.model.calls = self.world.model.calls  # a plain number, in no state dict
-        twin.world.optimizer.load_state_dict(saved["optimizer"])
-        if twin.world.scheduler is not None:
-            twin.world.scheduler.load_state_dict(saved["scheduler"])
+        for kind in ("optimizers", "schedulers"):
+            for each, state in zip(getattr(twin.world, kind), saved[kind], strict=True):
+                each.load_state_dict(state)
         twin.update.load_state_dict(saved["update"])
         return twin
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         """What reaches the optimizer: some change their gradients in place (nesterov by foreach), fused ones divide them."""
+        if self.step_raises and optimizer is self.world.optimizers[-1]:
+            self.step_raised = True
+            raise UserError("in the step")
         divisor = getattr(optimizer, "grad_scale", None)
-        found = [None if p.grad is None else p.grad.clone() for p in self.world.model.parameters()]
-        self.stepped = found if divisor is None else [None if g is None else g / divisor for g in found]
-
-    def _after_step(self, *_: object) -> None:
-        self.steps += 1
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                self.stepped.append(p.grad if p.grad is None or divisor is None else p.grad / divisor)
+        self.stepped = [None if g is None else g.clone() for g in self.stepped]
 
     def make(self, ask: Ask, window: list[Batch]) -> tuple[truestep.Outcome | None, Exception | None]:
         """One attempt, as a call or as a block."""
-        self.steps, self.stepped = 0, []
+        self.steps, self.stepped, self.step_raises = [], [], ask.step_raises
+        self.step_raised = False
         self.world.backwards.clear()
         self.world.dtypes.clear()
         try:
@@ -146,6 +161,10 @@ def hold(program: Program, tally: Tally | None = None) -> None:
                             kept.append(evidence.outcome.counts)
                         _count(tally, evidence)
                         _judge(evidence, f"action {number}, {action}")
+                        reference.adopt(engine.world)
+                        engine.proven |= evidence.completed
+                        if evidence.torn:
+                            return
         assert [outcome.counts for outcome in outcomes(ledger.path)] == kept, "law_3_counts: read back from disk they differ"
 
 
@@ -183,7 +202,7 @@ def _asks(setup: Setup, action: Action) -> Iterator[tuple[Ask, list[Batch]]]:
     elif isinstance(action, Call):
         window: truestep.Window[Batch] = truestep.Window(batches(setup, action.window))
         window.ends_epoch = action.ends_epoch
-        yield Ask(batches=list(window), ends_epoch=action.ends_epoch), window
+        yield Ask(batches=list(window), ends_epoch=action.ends_epoch, step_raises=action.step_raises), window
 
 
 def _attempt(engine: Engine, reference: Reference, ask: Ask, window: list[Batch], *, again: bool) -> Evidence:
@@ -202,6 +221,16 @@ def _attempt(engine: Engine, reference: Reference, ask: Ask, window: list[Batch]
         reason = None if outcome.skip is None else outcome.skip.reason
         curable = forecast.curable if forecast.curable is not None else bool(outcome.skip and outcome.skip.curable)
         ticks = reference.commit(ask, forecast, reason, gradients, curable=curable)
+    after = taken(engine.world)
+    left = sum(p.grad is not None for p in (*engine.world.model.parameters(), *engine.world.stepped))
+    steps, backwards, dtypes, raised = (
+        list(engine.steps),
+        len(engine.world.backwards),
+        set(engine.world.dtypes),
+        engine.step_raised,
+    )
+    torn = engine.proven and raised
+    refusal = engine.make(Ask(batches=ask.batches), ask.batches)[1] if torn else None
     torch.set_rng_state(random)
     return Evidence(
         setup=engine.setup,
@@ -212,13 +241,17 @@ def _attempt(engine: Engine, reference: Reference, ask: Ask, window: list[Batch]
         outcome=outcome,
         error=error,
         before=before,
-        after=taken(engine.world),
+        after=after,
         should=taken(reference.world),
         gradients=gradients,
-        left=[index for index, p in enumerate(engine.world.model.parameters()) if p.grad is not None],
-        steps=engine.steps,
-        backwards=len(engine.world.backwards),
-        dtypes=set(engine.world.dtypes),
+        left=left,
+        raised_in_step=raised,
+        torn=torn,
+        refusal=refusal,
+        formats={p.dtype for p in engine.world.model.parameters()},
+        steps=steps,
+        backwards=backwards,
+        dtypes=dtypes,
         random=random,
         ticks=ticks,
         lr=lr,
@@ -230,7 +263,8 @@ def _attempt(engine: Engine, reference: Reference, ask: Ask, window: list[Batch]
 
 def _rates(engine: Engine, factor: float) -> tuple[float, ...]:
     """The learning rates by closed form: what the optimizer was built with, times the schedule's factor."""
-    return tuple(float(group.get("initial_lr", group["lr"])) * factor for group in engine.world.optimizer.param_groups)
+    groups = [group for optimizer in engine.world.optimizers for group in optimizer.param_groups]
+    return tuple(float(group.get("initial_lr", group["lr"])) * factor for group in groups)
 
 
 def _exact(engine: Engine, reference: Reference, ask: Ask, forecast: Forecast, *, again: bool) -> list[Exact]:
@@ -241,6 +275,8 @@ def _exact(engine: Engine, reference: Reference, ask: Ask, forecast: Forecast, *
         return []
     model = reference.world.model
     found = [Exact([], *gradient_and_bound(setup, model, ask.batches, 1.0 / forecast.unit))]
+    if not all(bool(bound.isfinite().all()) for bound in found[0].bounds):
+        return []  # so far from anything sound that the bound itself overflows
     if again and setup.weights != "declared" and all(scored(batch) and not batch["gain"] for batch in ask.batches):
         joined, twin = join(ask.batches), engine.reloaded()
         outcome, error = twin.make(Ask(batches=[joined]), [joined])
@@ -253,6 +289,8 @@ def _exact(engine: Engine, reference: Reference, ask: Ask, forecast: Forecast, *
 def _count(tally: Tally, e: Evidence) -> None:
     """What this attempt adds to the knowledge that programs are not trivial."""
     tally["attempts"] += e.outcome is not None
+    tally["exception in a step, undone"] += e.raised_in_step and not e.torn
+    tally["exception in a step, refused to go on"] += e.torn
     if e.outcome is None:
         tally[f"exception {type(e.error).__name__}"] += 1
         return

@@ -101,32 +101,59 @@ FACTORS: dict[str, Callable[[int], float]] = {
 """What each schedule makes of the first learning rate after so many ticks, in closed form."""
 
 
+WEIGHTS = {"bf16-master": torch.bfloat16, "fp16-master": torch.float16, "bf16-pure": torch.bfloat16}
+"""The format of the model's weights, where it is not float32; normalization layers keep theirs."""
+
+
 @dataclass
 class World:
     """A model with what trains it, and what its loss function saw."""
 
+    setup: Setup
     model: nn.Module
-    optimizer: Optimizer
-    scheduler: Any
-    loss: Callable[[nn.Module, Batch], Tensor]
+    optimizers: list[Optimizer] = field(default_factory=list)
+    schedulers: list[Any] = field(default_factory=list)
     backwards: list[int] = field(default_factory=list)
     """One entry for each backward that reached the logits."""
     dtypes: set[torch.dtype] = field(default_factory=set)
     """Those of the logits as the model put them out."""
 
+    @property
+    def stepped(self) -> list[nn.Parameter]:
+        """What the optimizers hold, in order."""
+        return [p for optimizer in self.optimizers for group in optimizer.param_groups for p in group["params"]]
+
+    def train_by(self, params: list[nn.Parameter]) -> list[Optimizer]:
+        """Build the optimizers, of `params` in groups or in halves."""
+        setup, half = self.setup, len(params) // 2
+        if setup.second is not None:
+            self.optimizers = [OPTIMIZERS[setup.optimizer](params[:half]), OPTIMIZERS[setup.second](params[half:])]
+        else:
+            parts = (params[:half], params[half:]) if setup.groups == 2 else (params,)
+            self.optimizers = [OPTIMIZERS[setup.optimizer]([{"params": part} for part in parts if part])]
+        return self.optimizers
+
+    def schedule(self) -> list[Any]:
+        """Build a schedule for each optimizer."""
+        name = self.setup.scheduler
+        self.schedulers = [] if name is None else [SCHEDULERS[name](optimizer) for optimizer in self.optimizers]
+        return self.schedulers
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The user's loss function."""
+        return _loss(self, self.setup, model, batch)
+
 
 def build(setup: Setup, *, seed: int | None = None) -> World:
-    """Model, optimizer and schedule of `setup`, drawn from its seed or another."""
+    """A model in float32, drawn from the setup's seed or another."""
     with torch.random.fork_rng():
         torch.manual_seed(setup.seed if seed is None else seed)
-        model = MODELS[setup.model]()
-    params = list(model.parameters())
-    cut = len(params) // 2 if setup.groups == 2 else 0
-    groups = [{"params": part} for part in (params[:cut], params[cut:]) if part]
-    optimizer = OPTIMIZERS[setup.optimizer](groups)
-    scheduler = None if setup.scheduler is None else SCHEDULERS[setup.scheduler](optimizer)
-    world = World(model, optimizer, scheduler, loss=lambda model, batch: _loss(world, setup, model, batch))
-    return world
+        return World(setup, MODELS[setup.model]())
+
+
+def trained(setup: Setup, model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that an optimizer is built from: a function is given those that take a gradient."""
+    return [p for p in model.parameters() if p.requires_grad or setup.given == "itself"]
 
 
 def batches(setup: Setup, window: tuple[Micro, ...]) -> list[Batch]:
@@ -185,7 +212,8 @@ def _loss(world: World, setup: Setup, model: nn.Module, batch: Batch) -> Tensor:
 def _spoiled(loss: Tensor, model: nn.Module, batch: Batch) -> Tensor:
     match batch["poison"]:
         case "gain":
-            return loss * 2.0 ** batch["gain"]
+            half = batch["gain"] // 2  # at once, 2^130 would be infinite in float32 whatever the loss scale
+            return loss * 2.0**half * 2.0 ** (batch["gain"] - half)
         case "undefined":
             weight = next(p for p in model.parameters() if p.requires_grad)
             return loss + (weight.reshape(-1)[0].float() * 0.0).sqrt()
