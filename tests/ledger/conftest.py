@@ -42,6 +42,7 @@ def full_outcome() -> Outcome:
             ticks=7,
         ),
         parameters_moved=True,
+        losses={"text": 0.1, "image": float("-inf")},
     )
 
 
@@ -106,4 +107,5 @@ def plain_outcome(full_outcome: Outcome) -> Outcome:
         tokens=None,
         lr=(),
         parameters_moved=None,
+        losses=None,
     )

@@ -217,6 +217,8 @@ def test_a_field_that_is_missing_inside_counts_or_skip_is_named(write: Write, fu
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
+        ("train/losses", {"text": "much"}, "an object of numbers or null"),
+        ("train/losses", 1.5, "an object of numbers or null"),
         ("skip", {"reason": "bad luck", "place": None, "detail": "", "curable": False}, "a reason to skip"),
         ("seconds", 10**400, "a number"),  # no float holds it
         ("weight", {"text": "much"}, "a number, an object of numbers or null"),

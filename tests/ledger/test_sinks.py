@@ -87,11 +87,13 @@ def test_scalars_have_the_fields_names_and_leave_out_what_is_absent(make_attempt
     completed = replace(full_outcome, skip=None, loss=float("-inf"))
     drawn = sinks.scalars(attempt_record(completed))
     assert drawn.keys() == {
-        *("train/loss", "lr", "lr_1", "grad_norm", "grad_norm_clipped", "amp/loss_scale", "amp/skipped_total", "completed"),
+        *("train/loss", "train/loss/text", "train/loss/image"),
+        *("lr", "lr_1", "grad_norm", "grad_norm_clipped", "amp/loss_scale", "amp/skipped_total", "completed"),
         *("examples_seen", "tokens_seen", "seconds", "perf/examples_per_s", "perf/tokens_per_s", "perf/skip_rate"),
     }
     assert drawn["train/loss"] == float("-inf")
     assert drawn["lr_1"] == 1e-300
+    assert (drawn["train/loss/text"], drawn["train/loss/image"]) == (0.1, float("-inf"))
 
 
 @pytest.mark.parametrize("fails", ["resume", "attempt", "close"])

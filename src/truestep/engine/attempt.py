@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from truestep.engine.outcome import Outcome
-from truestep.engine.weight_check import WeightCheck
-from truestep.engine.weights import weight_of
+from truestep.engine.terms import Summand
+from truestep.engine.weight_check import WeightChecks
+from truestep.engine.weights import Naming, weight_of
 from truestep.engine.work import Work
 from truestep.errors import LossError, StateError, WeightError
 
@@ -23,7 +24,7 @@ class Attempt:
     they were, and gradients None.
     """
 
-    def __init__(self, work: Work, weight_check: WeightCheck) -> None:
+    def __init__(self, work: Work, weight_check: WeightChecks) -> None:
         self._work, self._weight_check = work, weight_check
         self._autocasts = not work.plan.policy.low
 
@@ -45,8 +46,8 @@ class Attempt:
 
     def backward(
         self,
-        loss: Tensor,
-        weight: float | Tensor | None = None,
+        loss: Tensor | Mapping[str, Tensor],
+        weight: float | Tensor | Mapping[str, float | Tensor] | None = None,
         *,
         share: float | None = None,
         microbatch: Any = None,
@@ -56,8 +57,8 @@ class Attempt:
         """Add the gradient of `loss` at its share of the window, scaled.
 
         Args:
-            loss: a scalar of the model's graph, in original units.
-            weight: what `loss` is a mean over. A weight of 0 makes no backward, whatever the loss is.
+            loss: a scalar of the model's graph, in original units, or several by the names of their terms.
+            weight: what `loss` is a mean over, of each term by its name. A weight of 0 makes no backward, whatever the loss is.
             share: the factor of `loss` in the window's loss, instead of a weight.
             microbatch: what the loss came from: gives the weight where none is said, the counts, and the name of a non-finite
                 input on a skip.
@@ -75,7 +76,7 @@ class Attempt:
             if weight is None and share is None and plan.loss_is != "share":
                 weight = plan.weight_of(microbatch)
         self._work.count(examples, tokens)
-        self._work.add(loss, self._share(loss, weight, share), microbatch)
+        self._work.add(self._summands(loss, weight, share), microbatch)
         self._work.whole = True
 
     def grad(self, loss: Tensor, inputs: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
@@ -89,21 +90,21 @@ class Attempt:
         found = torch.autograd.grad(loss.float() * scale, inputs, create_graph=True)
         return tuple(g.float() * (1.0 / scale) for g in found)
 
-    def _share(self, loss: Tensor, weight: float | Tensor | None, share: float | None) -> float:
+    def _summands(self, loss: Any, weight: Any, share: float | None) -> list[Summand]:
         plan, shares = self._work.plan, self._work.shares
         if weight is not None and (share is not None or plan.loss_is == "share"):
             raise WeightError("a loss that comes as a share has no weight", hint="give one of the two, weight or share")
         if share is not None or plan.loss_is == "share":
-            _demand_scalar(loss)
-            return shares.given(1.0 if share is None else share)
-        if weight is None:
+            summands = [shares.given(loss, 1.0 if share is None else share)]
+        elif weight is None:
             raise WeightError("no weight was given", hint="write attempt.backward(loss, weight), or share= for its share")
-        number = weight_of(weight)
-        factor = shares.share(number)
-        if factor:
-            _demand_scalar(loss)
-            self._weight_check(loss, number)
-        return factor
+        else:
+            summands = shares.summands(loss, weight_of(weight))
+        for summand in summands:
+            with Naming(summand.term):
+                _demand_scalar(summand.loss)
+                self._weight_check(summand)
+        return summands
 
     def _demand_open(self) -> None:
         if not self._work.open:

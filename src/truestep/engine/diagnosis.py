@@ -42,10 +42,17 @@ class Evidence:
     """The elements of the scaled gradient, in float32, by the names of their parameters."""
     microbatches: Sequence[Any]
     losses: Mapping[int, float]
-    """The losses that had a backward, by the index of their microbatch."""
+    """The losses that had a backward, by the index of their microbatch; of several terms the first that is not finite."""
+    terms: Mapping[int, str]
+    """The names of the terms in `losses` that are not finite; empty where the loss has no terms."""
     scale: LossScale
     replay: Replay | None
     """None for an attempt() block, whose forwards cannot be run again."""
+
+    def bad_loss(self, index: int) -> str:
+        """A loss that is not finite, in words."""
+        whose = f"term {self.terms[index]!r} of " if index in self.terms else ""
+        return f"{whose}the loss of microbatch {index} is {self.losses[index]}"
 
 
 def diagnose(evidence: Evidence, verdict: Verdict) -> Skip:
@@ -96,7 +103,7 @@ class _Replays:
             if origin is None and fault is not None:
                 return self._undefined(index, trace, fault)
             if origin is not None and (fault is not None or only_loss is None):
-                skip = self._bad_loss(index, loss.item(), origin)
+                skip = self._bad_loss(index, origin)
                 if fault is not None:
                     return skip
                 only_loss = skip
@@ -108,14 +115,15 @@ class _Replays:
         at_work = "no loss scale is at work" if scale.kind == "none" else f"the loss scale may not fall below {scale.min:g}"
         return _skip(Reason.BACKWARD, _worst(self._evidence), f"each loss and its own gradient are finite, and {at_work}")
 
-    def _bad_loss(self, index: int, loss: float, origin: Origin) -> Skip:
-        what = f"the loss of microbatch {index} is {loss}"
+    def _bad_loss(self, index: int, origin: Origin) -> Skip:
+        what = self._evidence.bad_loss(index)
         named = _given(index, origin, self._evidence)
         if named is not None:
             return named
         wide = self._in_float32(index, lambda loss: loss.item())
         if wide is not None and math.isfinite(wide):
-            return _skip(Reason.FORWARD, origin.place, f"{what}, and {wide:g} in float32: {origin.text}")
+            found = "finite" if index in self._evidence.terms else f"{wide:g}"
+            return _skip(Reason.FORWARD, origin.place, f"{what}, and {found} in float32: {origin.text}")
         return _skip(Reason.FORWARD if origin.overflow else Reason.LOSS, origin.place, f"{what}: {origin.text}")
 
     def _undefined(self, index: int, trace: Trace, fault: Fault) -> Skip:
@@ -195,8 +203,7 @@ def _untried(evidence: Evidence, because: str) -> Skip:
     if parameter is not None:
         return _skip(Reason.PARAMETER, parameter[0], f"it holds {parameter[1]}, since before this attempt")
     if bad:
-        index, loss = next(iter(bad.items()))
-        return _skip(Reason.LOSS, None, f"the loss of microbatch {index} is {loss}; no module is named: {because}")
+        return _skip(Reason.LOSS, None, f"{evidence.bad_loss(next(iter(bad)))}; no module is named: {because}")
     note = "" if given is None else f"; {given[0]}: {given[1]}"
     if evidence.scale.kind == "none":
         detail = f"the loss is finite, its gradient is not, and no loss scale is at work{note}; {because}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -52,10 +53,10 @@ class Outcome:
     loss_scale: float
     """The loss scale that this attempt's backwards used."""
     next_loss_scale: float
-    weight: float | None
-    """The window's total weight; None for a loss that comes as shares."""
+    weight: float | Mapping[str, float] | None
+    """The window's total weight, of each term by its name where the loss has several; None for a loss that comes as shares."""
     weight_check: str
-    """What the declared weight was held against, and how that came out."""
+    """What the declared weight was held against, and how that came out, term by term."""
     microbatches: int
     examples: int | None
     """The window's examples; None where an attempt() block was not told them."""
@@ -67,6 +68,8 @@ class Outcome:
 
     parameters_moved: bool | None = None
     """Whether any parameter changed; None where it was not tracked, and on a skip."""
+    losses: Mapping[str, float] | None = None
+    """The part of each term in `loss`, by its name, without the terms that weighed nothing; None where the loss has no terms."""
 
     @property
     def completed(self) -> bool:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from truestep.engine.clip import Clip
 from truestep.engine.policy import Policy
 from truestep.engine.store import Store
-from truestep.engine.weights import LossIs, weight_of
+from truestep.engine.terms import Loss
+from truestep.engine.weights import LossIs, Weight, sum_of, weight_of
 from truestep.engine.windows import demand_count, demand_window, examples_of
 from truestep.errors import UsageError
 
@@ -23,15 +24,15 @@ Incurable = Literal["keep", "backoff"]
 class Measure(NamedTuple):
     """A microbatch in numbers; no weight where its loss comes as a share, no tokens where nobody counts them."""
 
-    weight: float | None
+    weight: Weight | None
     examples: int
     tokens: int | None
 
 
-def total_of(measures: Sequence[Measure]) -> float | None:
-    """The window's total weight; None for losses that come as shares, WeightError beyond float64."""
+def total_of(measures: Sequence[Measure]) -> Weight | None:
+    """The window's total weight, term by term; None for losses that come as shares, WeightError beyond float64."""
     weights = [measure.weight for measure in measures if measure.weight is not None]
-    return weight_of(sum(weights)) if weights else None
+    return sum_of(weights) if weights else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class Plan(Generic[M]):
 
     model: nn.Module
     store: Store
-    loss: Callable[[Any, M], Tensor]
+    loss: Callable[[Any, M], Loss]
     loss_is: LossIs
     weight: Callable[[M], Any] | None
     examples: Callable[[M], int] | None
@@ -76,7 +77,7 @@ class Plan(Generic[M]):
         """Where the parameters lie."""
         return self.store.device
 
-    def weight_of(self, microbatch: M) -> float:
+    def weight_of(self, microbatch: M) -> Weight:
         """The weight of a microbatch: what was declared, or its number of examples."""
         return weight_of(self.examples_of(microbatch) if self.weight is None else self.weight(microbatch))
 
@@ -98,7 +99,7 @@ class Plan(Generic[M]):
         weight = None if self.loss_is == "share" else examples if self.weight is None else weight_of(self.weight(microbatch))
         return Measure(weight, examples, self.tokens_of(microbatch))
 
-    def loss_under(self, policy: Policy, microbatch: M) -> Tensor:
+    def loss_under(self, policy: Policy, microbatch: M) -> Loss:
         """The loss of `microbatch`, computed under the autocast of `policy`."""
         with policy.autocast(self.device):
             return self.loss(self.model, microbatch)

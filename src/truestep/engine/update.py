@@ -21,8 +21,8 @@ from truestep.engine.policy import Policy, scale_of
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard
 from truestep.engine.state import read_grad_scaler, read_state, state_of
-from truestep.engine.weight_check import WeightCheck
-from truestep.engine.weights import LossIs, weight_of
+from truestep.engine.weight_check import WeightChecks
+from truestep.engine.weights import LossIs, Weight, weight_of
 from truestep.engine.work import Work
 from truestep.errors import SkipLimitError
 from truestep.probe.buffers import Buffers
@@ -34,7 +34,7 @@ class Update(Generic[M]):
     """Makes effective updates of `model` by `optimizer`, one for each window it is called with.
 
     Gradient at the optimizer: clip(sum over the window of w_k * d(loss_k) / W), in original units, whatever the policy, the
-    loss scale and the split into microbatches; W is the window's total weight.
+    loss scale and the split into microbatches; W is the window's total weight. Each term of a loss has a w and a W of its own.
 
     The gradient alone decides: an attempt is skipped where an element of it is not finite, and completed where all are, even if
     the loss is not. A skip, or an exception, leaves parameters, optimizer, buffers and scheduler as they were and gradients None;
@@ -47,10 +47,10 @@ class Update(Generic[M]):
         optimizer: any torch optimizer; a list of them, which step together or not at all; or a function from the model's
             parameters to either, which policies of narrow weights need. One that evaluates the loss again inside its step
             (LBFGS) takes fp32 or bf16, no clip, and `update(window)`; what it finds not finite there is a GradientError.
-        loss: from (model, microbatch) to a scalar, in original units.
+        loss: from (model, microbatch) to a scalar, in original units, or to several by the names of their terms.
         loss_is: "mean" over its weight, "sum", or "share": the window's loss is the plain sum of the losses.
-        weight: from a microbatch to what its loss is a mean over. None counts examples. Held against the denominator read off
-            the loss's graph on the first attempt; `check_weight=False` leaves that out.
+        weight: from a microbatch to what its loss is a mean over, of each term by its name. None counts examples. Held against
+            the denominator read off the loss's graph on the first attempt; `check_weight=False` leaves that out.
         policy: "fp32", "tf32", "bf16", "fp16"; "bf16-master", "fp16-master", whose weights are narrow and follow float32
             masters; "bf16-pure", whose weights and moments are rounded stochastically; or a Policy.
         scale: a LossScale; None takes the policy's. `allow_underflow=True` permits float16 without one.
@@ -79,7 +79,7 @@ class Update(Generic[M]):
         model: nn.Module,
         optimizer: Given,
         *,
-        loss: Callable[[Any, M], Tensor],
+        loss: Callable[[Any, M], Tensor | Mapping[str, Tensor]],
         loss_is: LossIs = "mean",
         weight: Callable[[M], Any] | None = None,
         policy: str | Policy = "fp32",
@@ -114,7 +114,7 @@ class Update(Generic[M]):
             evaluates_again=demand_closures(store.optimizers, policy=policy, scale=self.scale, clip=clip),
         )
         self.counts = Counts()
-        self._weight_check = WeightCheck(loss_is, declared=weight is not None, wanted=check_weight)
+        self._weight_check = WeightChecks(loss_is, declared=weight is not None, wanted=check_weight)
         schedulers = schedulers_of(scheduler, store.optimizers)
         self._schedule = Schedule(schedulers, clock_of(clock, schedules=bool(schedulers), counts_tokens=tokens is not None))
         self._buffers, self._guard = Buffers(model), Guard(store.optimizers)
@@ -146,12 +146,12 @@ class Update(Generic[M]):
         self.counts = counts.ticked(ticks)
         return work.report(skip, self.counts, self.scale, self._weight_check)
 
-    def attempt(self, *, total: float | None = None, ends_epoch: bool = False) -> AbstractContextManager[Attempt]:
+    def attempt(self, *, total: Weight | None = None, ends_epoch: bool = False) -> AbstractContextManager[Attempt]:
         """One attempt as a `with` block, for loops that are not one call. Leaving it decides; an exception in it undoes it.
 
         Args:
             total: the window's total weight. Known, each loss gets its share before backward. None takes weights relative to the
-                first and divides once at the end; a ratio beyond 2^8 is then a WeightError.
+                first and divides once at the end; a ratio beyond 2^8 is then a WeightError. Terms need it, by their names.
             ends_epoch: the window is the last of its epoch.
 
         >>> import torch
@@ -212,7 +212,7 @@ class Update(Generic[M]):
             yield
 
     @contextmanager
-    def _attempt(self, total: float | None, ends_epoch: bool, *, can_replay: bool) -> Iterator[Attempt]:
+    def _attempt(self, total: Weight | None, ends_epoch: bool, *, can_replay: bool) -> Iterator[Attempt]:
         """The life of an attempt: what is undone unless it was decided, and what may not happen meanwhile."""
         with self._guard.closed(), self.plan.policy.arithmetic(self.plan.device):
             self._schedule.demand_untouched()

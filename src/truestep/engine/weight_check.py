@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from torch import Tensor
 
+from truestep.engine.terms import Summand
 from truestep.engine.weights import LossIs
 from truestep.errors import WeightError
 from truestep.probe.denominator import read_loss
@@ -140,6 +142,33 @@ class WeightCheck:
             denominator=denominator,
             node=term.node,
         )
+
+
+class WeightChecks:
+    """The check of each term of a loss, which is one where the loss has no terms."""
+
+    def __init__(self, loss_is: LossIs, *, declared: bool, wanted: bool) -> None:
+        self._new = partial(WeightCheck, loss_is, declared=declared, wanted=wanted)
+        self._checks: dict[str | None, WeightCheck] = {}
+
+    def __call__(self, summand: Summand) -> None:
+        """WeightError where a term's weight is not what its loss is a mean over; a share has no weight to check."""
+        if summand.weight is None:
+            return
+        if summand.term not in self._checks:
+            self._checks[summand.term] = self._new()
+        self._checks[summand.term](summand.loss, summand.weight)
+
+    def close(self) -> None:
+        """The attempt is over."""
+        for check in self._checks.values():
+            check.close()
+
+    @property
+    def text(self) -> str:
+        """What was held against what, and how that came out, for each term by its name."""
+        texts = [check.text if term is None else f"{term}: {check.text}" for term, check in self._checks.items()]
+        return "; ".join(texts) or self._new().text
 
 
 def _divided(term: Term, weight: float) -> bool:

@@ -3,17 +3,62 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from truestep.errors import WeightError
+from truestep.errors import UpdateError, WeightError
 
+Weight = float | Mapping[str, float]
+"""One number, or one for each term of a loss by its name."""
 LossIs = Literal["mean", "sum", "share"]
 RATIO_LIMIT = 2.0**8
 """Beyond this ratio to the first weight, shares without a known total would cost the backward 8 bits of a format's range."""
 
 
-def weight_of(found: Any) -> float:
-    """A declared weight as a float; WeightError unless it is a finite number of at least 0."""
+class Naming:
+    """An error that passes tells which term of the loss it is about; nothing of a loss that has none."""
+
+    def __init__(self, term: str | None) -> None:
+        self._term = term
+
+    def __enter__(self) -> None:
+        """Nothing yet."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """The name becomes a fact of the error."""
+        if self._term is not None and isinstance(error, UpdateError):
+            error.facts["term"] = self._term
+
+
+def weight_of(found: Any) -> Weight:
+    """A declared weight as a float, or as one for each term; WeightError unless each is a finite number of at least 0."""
+    if not isinstance(found, Mapping):
+        return _number(found)
+    if not found or not all(isinstance(term, str) for term in found):
+        raise WeightError(f"the weights of several terms have their names, and these are {found!r}", hint="name each term")
+    numbers = {}
+    for term, weight in found.items():
+        with Naming(term):
+            numbers[term] = _number(weight)
+    return numbers
+
+
+def sum_of(weights: Sequence[Weight]) -> Weight:
+    """The sum of weights, term by term; WeightError where not all of them have the same terms, and beyond float64."""
+    numbers = [weight for weight in weights if not isinstance(weight, Mapping)]
+    if len(numbers) == len(weights):
+        return weight_of(sum(numbers))
+    named = [weight for weight in weights if isinstance(weight, Mapping)]
+    if numbers or any(weight.keys() != named[0].keys() for weight in named):
+        found = sorted({str(list(weight)) if isinstance(weight, Mapping) else "one number" for weight in weights})
+        raise WeightError(
+            f"the weights of one window have different terms: {', '.join(found)}",
+            hint="give every microbatch a weight for each term; 0 where the term has nothing in it",
+        )
+    return weight_of({term: sum(weight[term] for weight in named) for term in named[0]})
+
+
+def _number(found: Any) -> float:
     try:
         weight = float(found)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -22,8 +22,9 @@ from truestep.engine.policy import POLICIES
 from truestep.engine.replay import RandomState, Replay, kept_random_states
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard, Seal
-from truestep.engine.weight_check import WeightCheck
-from truestep.engine.weights import Shares
+from truestep.engine.terms import Added, Summand, TermShares, joined, losses_by_microbatch, losses_by_term, read
+from truestep.engine.weight_check import WeightChecks
+from truestep.engine.weights import Weight
 from truestep.engine.windows import demand_count
 from truestep.errors import ClockError, OptimizerError, StateError
 from truestep.probe.buffers import Buffers
@@ -36,7 +37,7 @@ class Work:
     """
 
     def __init__(
-        self, plan: Plan[Any], scale: LossScale, total: float | None, *, buffers: Buffers, guard: Guard, can_replay: bool
+        self, plan: Plan[Any], scale: LossScale, total: Weight | None, *, buffers: Buffers, guard: Guard, can_replay: bool
     ) -> None:
         self._start = time.perf_counter()
         self.plan, self.scale, self._buffers, self._guard, self._can_replay = plan, scale, buffers, guard, can_replay
@@ -46,13 +47,12 @@ class Work:
                 "the optimizer evaluates the loss again inside its step, and an attempt() block cannot be run again",
                 hint="call update(window)",
             )
-        self.shares = Shares(plan.loss_is, total)
+        self.shares = TermShares(plan.loss_is, total)
         self.rates = plan.learning_rates()
         self.examples: int | None = None
         self.tokens: int | None = None
         self._microbatches: list[Any] = []
-        self._losses: list[tuple[int, float, Any]] = []
-        self._values: list[float] = []
+        self._losses: list[Added] = []
         self._gradients: list[Tensor] = []
         self._norm: float | None = None
         self._clipped: float | None = None
@@ -70,21 +70,23 @@ class Work:
         """The one factor from the accumulated gradient to original units: 1 / (loss scale * what the mean still lacks)."""
         return 1.0 / (self.scale.value * self.shares.divisor())
 
-    def add(self, loss: Tensor, share: float, microbatch: Any) -> None:
-        """One microbatch: the backward of its loss at its share and the loss scale; none where the share is 0."""
+    def add(self, summands: Sequence[Summand], microbatch: Any) -> None:
+        """One microbatch: one backward of its loss, every term at its share and the loss scale; none where no share is left."""
         index = len(self._microbatches)
         self._microbatches.append(microbatch)
-        if share == 0.0:
+        summands = [summand for summand in summands if summand.share]
+        if not summands:
             return
-        value = loss.detach().item() if self.plan.device.type == "cpu" else loss.detach().clone()
-        if loss.dtype is not torch.float32:
-            loss = loss.float()  # in float16 the scale itself would overflow
-        self._guard.demand_open_graph(loss)
+        on_cpu, scaled, added = self.plan.device.type == "cpu", [], []
+        for term, loss, share, _ in summands:
+            added.append(Added(index, term, share, loss.detach().item() if on_cpu else loss.detach().clone()))
+            self._guard.demand_open_graph(loss)
+            scaled.append(loss.float() * (self.scale.value * share))  # in float16 the scale itself would overflow
         self._seal.demand()
         with self._store.adding():
-            torch.autograd.backward(loss * (self.scale.value * share), inputs=self._params)
+            torch.autograd.backward(scaled, inputs=self._params)
         self._seal.renew()
-        self._losses.append((index, share, value))
+        self._losses.extend(added)
 
     def count(self, examples: int | None, tokens: int | None) -> None:
         """Add to what this window holds; None adds nothing and, alone, leaves a count untold."""
@@ -106,14 +108,14 @@ class Work:
                 hint="let the exception leave the block: the attempt is then undone",
             )
         if not self._losses:
-            if self.shares.total == 0.0:
+            if self.shares.weightless:
                 return Verdict(norm=None)
             raise StateError("the attempt made no backward", hint="call attempt.backward(loss, weight) for each microbatch")
         self._seal.demand()
         self._seal.release()
         self._gradients = self._store.gradients()
         verdict = judge(self._gradients, self.unit)
-        self._values = _read([value for _, _, value in self._losses])
+        self._losses = read(self._losses)
         return verdict
 
     def apply(self, norm: float, *, draw: int) -> None:
@@ -135,14 +137,16 @@ class Work:
         if not self._losses:
             return Skip(reason=Reason.WEIGHT, place=None, detail="no microbatch of the window weighs anything", curable=False)
         self._buffers.restore()
+        losses, terms = losses_by_microbatch(self._losses)
         evidence = Evidence(
             model=self.plan.model,
             params=self._params,
             gradients=self._store.named_gradients(),
             microbatches=self._microbatches,
-            losses={index: value for (index, _, _), value in zip(self._losses, self._values, strict=True)},
+            losses=losses,
+            terms=terms,
             scale=self.scale,
-            replay=Replay(self._loss_again, self._microbatches, self._random) if self._can_replay else None,
+            replay=self._replay() if self._can_replay else None,
         )
         with kept_random_states(self.plan.device):
             try:
@@ -164,7 +168,7 @@ class Work:
             self.undo()
         self._gradients, self._microbatches = [], []  # whoever keeps the attempt keeps no tensors
 
-    def report(self, skip: Skip | None, counts: Counts, next_scale: LossScale, weight_check: WeightCheck) -> Outcome:
+    def report(self, skip: Skip | None, counts: Counts, next_scale: LossScale, weight_check: WeightChecks) -> Outcome:
         """The outcome, once all has been decided. Reads the losses, which waits for the device."""
         return Outcome(
             policy=self.plan.policy.name,
@@ -183,20 +187,30 @@ class Work:
             seconds=time.perf_counter() - self._start,
             counts=counts,
             parameters_moved=self._moved,
+            losses=losses_by_term(self._losses),
         )
 
     def _loss(self) -> float | None:
         """The window's loss: the losses by their shares; None where no loss weighed anything."""
         if not self._losses:
             return None
-        terms = zip(self._losses, self._values, strict=True)
-        return sum(share * value for (_, share, _), value in terms) / self.shares.divisor()
+        loss: float = sum(one.share * one.value for one in self._losses)
+        return loss / self.shares.divisor()
 
-    def _loss_again(self, microbatch: Any, in_float32: bool) -> Tensor:
+    def _replay(self) -> Replay:
+        return Replay(self._loss_again, range(len(self._microbatches)), self._random)
+
+    def _loss_again(self, index: int, in_float32: bool) -> Tensor:
+        """The loss of a microbatch once more, as it is; of several terms the sum at their shares."""
+        microbatch, shares = self._microbatches[index], self._shares_of(index)
         if not in_float32:
-            return self.plan.loss_under(self.plan.policy, microbatch)
+            return joined(self.plan.loss_under(self.plan.policy, microbatch), shares)
         with self._store.in_float32():
-            return self.plan.loss_under(POLICIES["fp32"], microbatch)
+            return joined(self.plan.loss_under(POLICIES["fp32"], microbatch), shares)
+
+    def _shares_of(self, index: int) -> dict[str | None, float]:
+        """The shares of what had a backward in a microbatch, by term."""
+        return {one.term: one.share for one in self._losses if one.microbatch == index}
 
     @contextmanager
     def _evaluating(self) -> Iterator[Evaluations | None]:
@@ -209,7 +223,7 @@ class Work:
             return
         loss, buffers = self._loss(), Buffers(self.plan.model)
         assert loss is not None
-        replay = Replay(self._loss_again, self._microbatches, self._random)
+        replay = self._replay()
 
         def again() -> tuple[float, bool]:
             self._store.clear()
@@ -225,7 +239,8 @@ class Work:
 
     def _add_again(self, index: int, loss: Tensor) -> float:
         """The backward of one microbatch once more; its loss by its share, 0 where it weighs nothing."""
-        share = {known: share for known, share, _ in self._losses}.get(index, 0.0)
+        shares = self._shares_of(index)
+        share = shares.get(None, 1.0 if shares else 0.0)  # terms come at their shares
         if share:
             torch.autograd.backward(loss.float() * (self.scale.value * share), inputs=self._params)
         return share * loss.item() if share else 0.0
@@ -238,13 +253,6 @@ class Work:
                 f"the clock counts {needed}, and this attempt was not told how many it held",
                 hint=f"write attempt.backward(loss, weight, microbatch=...) or {needed}=...",
             )
-
-
-def _read(values: list[Any]) -> list[float]:
-    """Losses as floats: those on a device in one wait, those of a CPU were read as they came."""
-    if values and isinstance(values[0], Tensor):
-        return [float(value) for value in torch.stack([value.double().reshape(()) for value in values]).tolist()]
-    return values
 
 
 def _same(old: Tensor, new: Tensor) -> bool:

@@ -43,11 +43,8 @@ YES_OR_NO = Kind("true or false", frozenset({bool}))
 OBJECT = Kind("an object", frozenset({dict}))
 NUMBER = Kind("a number", frozenset({float}), _is_rare_number)
 NUMBERS = Kind("a list of numbers", frozenset(), lambda value: type(value) is list and _are_numbers(value))
-WEIGHT = Kind(
-    "a number, an object of numbers",
-    frozenset({float}),
-    lambda value: _is_rare_number(value) or (type(value) is dict and _are_numbers(value.values())),
-)
+BY_TERM = Kind("an object of numbers", frozenset(), lambda value: type(value) is dict and _are_numbers(value.values()))
+WEIGHT = Kind("a number, an object of numbers", frozenset({float}), lambda value: _is_rare_number(value) or BY_TERM.fits(value))
 BY_REASON = Kind(
     "an object of whole numbers",
     frozenset(),
@@ -90,6 +87,7 @@ FIELDS: Mapping[str, Mapping[str, Kind]] = {
         "completed": YES_OR_NO,
         "skip": OBJECT.or_null,
         "train/loss": NUMBER.or_null,
+        "train/losses": BY_TERM.or_null,
         "lr": NUMBERS,
         "grad_norm": NUMBER.or_null,
         "grad_norm_clipped": NUMBER.or_null,

@@ -96,13 +96,14 @@ def attempt_record(outcome: Outcome) -> Record:
         "completed": outcome.completed,
         "skip": None if outcome.skip is None else _skip_record(outcome.skip),
         "train/loss": encoded(outcome.loss),
+        "train/losses": _by_term(outcome.losses),
         "lr": [encoded(rate) for rate in outcome.lr],
         "grad_norm": encoded(outcome.grad_norm),
         "grad_norm_clipped": encoded(outcome.grad_norm_clipped),
         "amp/loss_scale": encoded(outcome.loss_scale),
         "amp/next_loss_scale": encoded(outcome.next_loss_scale),
         "amp/skipped_total": counts.skipped,
-        "weight": _weight_record(outcome.weight),
+        "weight": _by_term(outcome.weight),
         "weight_check": outcome.weight_check,
         "microbatches": outcome.microbatches,
         "examples": outcome.examples,
@@ -122,13 +123,14 @@ def outcome_of(record: Mapping[str, Any]) -> Outcome:
         policy=record["policy"],
         skip=None if record["skip"] is None else _skip_of(record["skip"]),
         lr=tuple(float(rate) for rate in record["lr"]),
-        weight=_weight_of(record["weight"]),
+        weight=_by_term_of(record["weight"]),
         weight_check=record["weight_check"],
         microbatches=record["microbatches"],
         examples=record["examples"],
         tokens=record["tokens"],
         counts=counts_of(record["counts"]),
         parameters_moved=record["parameters_moved"],
+        losses=_by_term_of(record["train/losses"]),
         **values,  # type: ignore[arg-type]  # the three that cannot be None were never written as None
     )
 
@@ -144,13 +146,13 @@ _FLOATS = {
 _COUNTS = tuple(field.name for field in fields(Counts))
 
 
-def _weight_record(weight: Any) -> Any:
-    """One total; or, where a loss has several terms, each term's by its name."""
-    return {name: encoded(total) for name, total in weight.items()} if isinstance(weight, Mapping) else encoded(weight)
+def _by_term(found: Any) -> Any:
+    """One number; or, where a loss has several terms, each term's by its name."""
+    return {name: encoded(number) for name, number in found.items()} if isinstance(found, Mapping) else encoded(found)
 
 
-def _weight_of(record: Any) -> Any:
-    return {name: decoded(total) for name, total in record.items()} if isinstance(record, Mapping) else decoded(record)
+def _by_term_of(record: Any) -> Any:
+    return {name: decoded(number) for name, number in record.items()} if isinstance(record, Mapping) else decoded(record)
 
 
 def counts_record(counts: Counts) -> Record:

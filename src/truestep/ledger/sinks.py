@@ -10,11 +10,11 @@
 Each needs its package: `pip install 'truestep[tensorboard]'`, `[wandb]`, `[trackio]`, `[mlflow]`; it is imported when the
 ledger opens. The MLflow extra is the client, for a server; a local database needs the whole of MLflow.
 
-The horizontal axis is the attempt. The scalars are train/loss, lr (lr_1, lr_2, ... for further parameter groups),
-grad_norm, grad_norm_clipped, amp/loss_scale, amp/skipped_total, completed, examples_seen, tokens_seen, seconds,
-perf/examples_per_s, perf/tokens_per_s and beside them perf/skip_rate, which is skipped / attempts of the whole run. What an
-attempt does not have (the norm of a skip) has no point. NaN and infinities are sent as they are, and all four keep them; but
-a database of MLflow's holds the largest float for an infinity.
+The horizontal axis is the attempt. The scalars are train/loss, train/loss/NAME of each term where a loss has several, lr
+(lr_1, lr_2, ... for further parameter groups), grad_norm, grad_norm_clipped, amp/loss_scale, amp/skipped_total,
+completed, examples_seen, tokens_seen, seconds, perf/examples_per_s, perf/tokens_per_s and beside them perf/skip_rate, which is
+skipped / attempts of the whole run. What an attempt does not have (the norm of a skip) has no point. NaN and infinities are
+sent as they are, and all four keep them; but a database of MLflow's holds the largest float for an infinity.
 
 The file stays the truth. A sink that cannot be opened is an error before the run. One that fails later is dropped: the run
 goes on, a RuntimeWarning says so, and so does a line of the ledger; what it missed can be sent again from the file. Nothing
@@ -66,6 +66,7 @@ def scalars(record: Record) -> dict[str, float]:
     """The numbers of an attempt's line that a tracker draws, by their names; NaN and infinities included, absent ones not."""
     counts = record["counts"]
     values = {name: record[name] for name in _DRAWN}
+    values |= {f"train/loss/{term}": loss for term, loss in (record["train/losses"] or {}).items()}
     values |= {f"lr_{group}" if group else "lr": rate for group, rate in enumerate(record["lr"])}
     values |= {name: counts[name] for name in ("completed", "examples_seen", "tokens_seen")}
     values["perf/skip_rate"] = record["amp/skipped_total"] / counts["attempts"]
