@@ -240,6 +240,14 @@ def test_a_second_process_may_read_but_not_save(training, tmp_path):
     assert in_child(lambda: truestep.Checkpoints(tmp_path).save(update)) == 0
 
 
+def test_a_file_that_its_owner_removes_between_two_looks_is_not_told_as_torn(training, tmp_path, monkeypatch):
+    update, data = training
+    truestep.Checkpoints(tmp_path).save(update, data=data)
+    real = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: [*real(path), "attempt-00000009.ckpt"])
+    assert truestep.Checkpoints(tmp_path).restore(update, data=data).refused == ()
+
+
 def test_inside_an_attempt_there_is_nothing_whole_to_save(training, tmp_path):
     update, _ = training
     with pytest.raises(StateError), update.attempt():

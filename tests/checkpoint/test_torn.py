@@ -167,6 +167,25 @@ def test_torn_files_do_not_count_among_those_that_are_kept_and_are_not_removed(f
     assert ours.restore(update, data=data).refused == (), "the newest is whole"
 
 
+@pytest.mark.parametrize("mended", ["saved again", "brought back"])
+def test_a_file_that_is_whole_again_counts_and_goes_like_any_other(folder, mended):
+    whole = (folder / NEWEST).read_bytes()
+    (folder / NEWEST).write_bytes(whole[:-1])
+    update, data = begin()
+    ours = truestep.Checkpoints(folder)
+    assert ours.restore(update, data=data).attempts == 1
+    if mended == "brought back":
+        (folder / NEWEST).write_bytes(whole)
+        assert ours.restore(update, data=data).attempts == 2
+    else:
+        train(update, data, 1)
+        assert ours.save(update, data=data) == folder / NEWEST
+    for _ in range(2):
+        train(update, data, 1)
+        ours.save(update, data=data)
+    assert sorted(os.listdir(folder)) == ["attempt-00000003.ckpt", "attempt-00000004.ckpt"]
+
+
 def test_what_is_saved_after_a_torn_one_is_newer_even_with_fewer_attempts(two, folder, tmp_path):
     update, data = begin()
     train(update, data, 9)
