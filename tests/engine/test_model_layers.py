@@ -211,9 +211,10 @@ NARROW = [name for name in MODELS if name not in ("spectral norm", "orthogonal")
 """Torch computes no spectral norm of bfloat16 weights, and its matrix exponential's bfloat16 gradient is NaN at times."""
 
 
-def float32_parameters_of_norms(model: nn.Module) -> set[int]:
-    norms = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
-    return {id(p) for module in model.modules() if isinstance(module, norms) for p in module.parameters(recurse=False)}
+def kept_in_float32(model: nn.Module) -> set[int]:
+    """The parameters of normalizations, and those that weights are computed from."""
+    kinds = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.utils.parametrize.ParametrizationList)
+    return {id(p) for module in model.modules() if isinstance(module, kinds) for p in module.parameters(recurse=False)}
 
 
 def step_masters_by_hand(model: nn.Module, masters: list[nn.Parameter], optimizer: Any, window: list[Batch]) -> None:
@@ -240,7 +241,7 @@ def test_a_model_of_any_kind_trains_with_float32_masters_bit_for_bit_as_by_hand(
     hand, ours = built(kind)[0], built(kind)[0]
     update = truestep.Update(ours, lambda params: torch.optim.AdamW(params, lr=1e-2), loss=cross_entropy, policy="bf16-master")
     masters = [nn.Parameter(p.detach().clone()) for p in hand.parameters()]
-    kept = float32_parameters_of_norms(hand)
+    kept = kept_in_float32(hand)
     for p in hand.parameters():
         p.data = p.data if id(p) in kept else p.data.to(torch.bfloat16)
     steps = torch.optim.AdamW(masters, lr=1e-2)

@@ -82,13 +82,20 @@ class Attempt:
     def grad(self, loss: Tensor, inputs: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
         """The gradients of `loss` by `inputs`, in original units and with a graph, for a penalty on them.
 
-        Computed at this attempt's loss scale, so that they do not underflow: d(scale * loss)/d(inputs) / scale.
+        Computed at this attempt's loss scale, so that they do not underflow: d(scale * loss)/d(inputs) / scale. Where they
+        overflow at it and not at the smallest scale, the attempt's skip is a backward overflow, which lets the scale shrink.
         """
         self._demand_open()
         _demand_scalar(loss)
-        scale = self._work.scale.value
-        found = torch.autograd.grad(loss.float() * scale, inputs, create_graph=True)
-        return tuple(g.float() * (1.0 / scale) for g in found)
+        scale = self._work.scale
+        found = torch.autograd.grad(loss.float() * scale.value, inputs, create_graph=True)
+        if scale.kind != "none" and not _all_finite(found):
+            lowest = torch.autograd.grad(loss.float() * scale.lowest, inputs, retain_graph=True)
+            if _all_finite(lowest):
+                self._work.penalty_overflow = (
+                    f"attempt.grad overflows at a loss scale of {scale.value:g}, and is finite at {scale.lowest:g}"
+                )
+        return tuple(g.float() * (1.0 / scale.value) for g in found)
 
     def _summands(self, loss: Any, weight: Any, share: float | None) -> list[Summand]:
         plan, shares = self._work.plan, self._work.shares
@@ -114,6 +121,10 @@ class Attempt:
                 f"policy {self._work.plan.policy.name}: the forward ran outside attempt.autocast()",
                 hint="compute the loss inside `with attempt.autocast():`",
             )
+
+
+def _all_finite(tensors: Sequence[Tensor]) -> bool:
+    return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
 def _demand_scalar(loss: object) -> None:

@@ -79,7 +79,7 @@ class _Replays:
         scale = self._evidence.scale
         if scale.kind == "none":
             return None
-        lowest = scale.min if scale.kind == "dynamic" else min(scale.value, 1.0)
+        lowest = scale.lowest
         for index, loss in enumerate(self._losses()):
             if index in self._evidence.losses and not self._finite_at(lowest, loss):
                 return None

@@ -85,12 +85,12 @@ class Ema:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Inside, the model's weights are the average, rounded to their format; afterwards they are back, bit for bit.
+        """Inside, the model's weights are the average, in float32; afterwards they are back, bit for bit and in their format.
 
         StateError for an attempt inside, and inside an attempt.
         """
-        leaves = self._leaves()
-        with self._update._guard.closed():
+        with self._update.in_float32():
+            leaves = self._leaves()
             originals = [leaf.detach().clone() for leaf in leaves.values()]
             try:
                 _write(list(leaves.values()), [self._shadow[name] for name in leaves])

@@ -114,6 +114,11 @@ class LossScale:
         return replace(self, value=grown if math.isfinite(grown) else self.value, growth_count=0)
 
     @property
+    def lowest(self) -> float:
+        """The lowest scale that is permitted: what a gradient has to overflow at too, if no scale is to help."""
+        return self.min if self.kind == "dynamic" else min(self.value, 1.0)
+
+    @property
     def can_shrink(self) -> bool:
         """Whether an overflow would make the next scale smaller."""
         return self.kind == "dynamic" and self.value > self.min

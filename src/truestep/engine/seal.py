@@ -50,13 +50,13 @@ class Guard:
     """Refuses what would go past an open attempt: somebody else's step, and a graph that hides parameters from a backward."""
 
     def __init__(self, optimizers: Sequence[Optimizer]) -> None:
-        self._closed = False
-        self._knows_graph = False
+        self._closed: str | None = None
+        self._most = 0
         guard = weakref.ref(self)
 
         def before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             alive = guard()
-            if alive is not None and alive._closed:
+            if alive is not None and alive._closed is not None:
                 raise StateError(
                     "the optimizer was stepped inside the attempt, with scaled gradients that nobody has checked",
                     hint="leave optimizer.step() out: leaving the block steps or skips",
@@ -65,37 +65,45 @@ class Guard:
         for optimizer in optimizers:
             weakref.finalize(self, optimizer.register_step_pre_hook(before_step).remove)
 
-    def demand_open_graph(self, loss: Tensor) -> None:
-        """LossError for reentrant checkpoints, whose parameters a backward into given parameters never reaches.
+    def look(self, loss: Tensor) -> None:
+        """LossError for a reentrant checkpoint, looked for in the graph until a first attempt has reached parameters."""
+        if not self._most:
+            _demand_open_graph(loss)
 
-        Looked for in the first attempt; costs nothing afterwards.
-        """
-        if not self._knows_graph and holds(loss, "CheckpointFunctionBackward"):
-            raise LossError(
-                "the model checkpoints activations with use_reentrant=True, which hides its parameters from this backward",
-                hint="use torch.utils.checkpoint.checkpoint(..., use_reentrant=False)",
-            )
+    def demand_reached(self, gradients: int, loss: Tensor | None) -> None:
+        """LossError for one that hides parameters only now: a window that reached fewer than another is looked at again."""
+        if gradients < self._most and loss is not None:
+            _demand_open_graph(loss)
+        self._most = max(self._most, gradients)
 
     @contextmanager
-    def closed(self) -> Iterator[None]:
-        """Inside, no step passes; StateError for a second attempt inside the first."""
-        if self._closed:
-            raise StateError("an attempt of this update is open already", hint="leave its with block before the next attempt")
+    def closed(self, why: str = "an attempt of this update is open already") -> Iterator[None]:
+        """Inside, no step passes; StateError for a second attempt inside the first, or inside whatever else closed it."""
+        if self._closed is not None:
+            raise StateError(self._closed, hint="leave its with block first")
         try:
-            self._closed = True
+            self._closed = why
             yield
-            self._knows_graph = True
         finally:
-            self._closed = False
+            self._closed = None
 
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Inside, the attempt's own step passes."""
+        why, self._closed = self._closed, None
         try:
-            self._closed = False
             yield
         finally:
-            self._closed = True
+            self._closed = why
+
+
+def _demand_open_graph(loss: Tensor) -> None:
+    """LossError for reentrant checkpoints, whose parameters a backward into given parameters never reaches."""
+    if holds(loss, "CheckpointFunctionBackward"):
+        raise LossError(
+            "the model checkpoints activations with use_reentrant=True, which hides its parameters from this backward",
+            hint="use torch.utils.checkpoint.checkpoint(..., use_reentrant=False)",
+        )
 
 
 def _versions(gradients: Sequence[Tensor | None]) -> list[int | None]:

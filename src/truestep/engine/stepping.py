@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import torch
@@ -94,8 +95,8 @@ class AllOrNone:
 
     def _written(self, params: Sequence[Parameter]) -> list[object]:
         """What moves as soon as a step writes: the weights' versions, and those of the state that it comes to first."""
-        states = (next(iter(optimizer.state.values()), {}) for optimizer in self._optimizers)
-        held = [value for state in states for value in state.values() if isinstance(value, Tensor)]
+        firsts = [state for optimizer in self._optimizers for state in islice(optimizer.state.values(), 1)]
+        held = [value for state in firsts for value in state.values() if isinstance(value, Tensor)]
         return [*(p._version for p in params), *((id(value), value._version) for value in held)]
 
 

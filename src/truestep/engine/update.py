@@ -208,7 +208,7 @@ class Update(Generic[M]):
 
         Nothing changes for a policy whose weights are float32. StateError inside an attempt.
         """
-        with self._guard.closed(), self.plan.store.in_float32():
+        with self._guard.closed("the model holds its float32 weights"), self.plan.store.in_float32():
             yield
 
     @contextmanager

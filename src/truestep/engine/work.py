@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from truestep.engine.clock import Clock
 from truestep.engine.closures import Evaluations
@@ -44,7 +44,8 @@ class Work:
         self._store = plan.store
         if plan.evaluates_again and not can_replay:
             raise OptimizerError(
-                "the optimizer evaluates the loss again inside its step, and an attempt() block cannot be run again",
+                f"{type(plan.store.optimizers[0]).__name__} evaluates the loss again inside its step, and an attempt() block"
+                " cannot be run again",
                 hint="call update(window)",
             )
         self.shares = TermShares(plan.loss_is, total)
@@ -54,6 +55,9 @@ class Work:
         self._microbatches: list[Any] = []
         self._losses: list[Added] = []
         self._gradients: list[Tensor] = []
+        self._last: Tensor | None = None
+        self.penalty_overflow: str | None = None
+        """What `attempt.grad` found not finite at the loss scale, and finite at a smaller one."""
         self._norm: float | None = None
         self._clipped: float | None = None
         self._moved: bool | None = None
@@ -80,13 +84,14 @@ class Work:
         on_cpu, scaled, added = self.plan.device.type == "cpu", [], []
         for term, loss, share, _ in summands:
             added.append(Added(index, term, share, loss.detach().item() if on_cpu else loss.detach().clone()))
-            self._guard.demand_open_graph(loss)
+            self._guard.look(loss)
             scaled.append(loss.float() * (self.scale.value * share))  # in float16 the scale itself would overflow
         self._seal.demand()
         with self._store.adding():
-            torch.autograd.backward(scaled, inputs=self._params)
+            torch.autograd.backward(scaled, inputs=self._trained())
         self._seal.renew()
         self._losses.extend(added)
+        self._last = summands[-1].loss
 
     def count(self, examples: int | None, tokens: int | None) -> None:
         """Add to what this window holds; None adds nothing and, alone, leaves a count untold."""
@@ -114,6 +119,7 @@ class Work:
         self._seal.demand()
         self._seal.release()
         self._gradients = self._store.gradients()
+        self._guard.demand_reached(len(self._gradients), self._last)
         verdict = judge(self._gradients, self.unit)
         self._losses = read(self._losses)
         return verdict
@@ -136,6 +142,8 @@ class Work:
         """Why there is no update, by diagnosis from the state that the window started from; random states are as before it."""
         if not self._losses:
             return Skip(reason=Reason.WEIGHT, place=None, detail="no microbatch of the window weighs anything", curable=False)
+        if self.penalty_overflow is not None:
+            return Skip(reason=Reason.BACKWARD, place=None, detail=self.penalty_overflow, curable=self.scale.can_shrink)
         self._buffers.restore()
         losses, terms = losses_by_microbatch(self._losses)
         evidence = Evidence(
@@ -149,11 +157,7 @@ class Work:
             replay=self._replay() if self._can_replay else None,
         )
         with kept_random_states(self.plan.device):
-            try:
-                return diagnose(evidence, verdict)
-            except Exception as error:  # the user's own code, run once more than it expected: the skip stands all the same
-                found = diagnose(replace(evidence, replay=None), verdict)
-                return replace(found, detail=f"{found.detail}; it could not be run again: {type(error).__name__}: {error}")
+            return diagnose(evidence, verdict)
 
     def undo(self) -> None:
         """No gradient, and every buffer as before."""
@@ -166,7 +170,7 @@ class Work:
         self.open = False
         if not self.decided:
             self.undo()
-        self._gradients, self._microbatches = [], []  # whoever keeps the attempt keeps no tensors
+        self._gradients, self._microbatches, self._last = [], [], None  # whoever keeps the attempt keeps no tensors
 
     def report(self, skip: Skip | None, counts: Counts, next_scale: LossScale, weight_check: WeightChecks) -> Outcome:
         """The outcome, once all has been decided. Reads the losses, which waits for the device."""
@@ -234,15 +238,23 @@ class Work:
             multiply(gradients, self.unit)
             return sum(values) / self.shares.divisor(), all(bool(g.isfinite().all()) for g in gradients)
 
+        versions = self._versions()
         with kept_random_states(self.plan.device):
-            yield Evaluations(loss, again)
+            yield Evaluations(loss, again, has_moved=lambda: self._versions() != versions)
+
+    def _versions(self) -> list[int]:
+        return [p._version for p in self._params]
+
+    def _trained(self) -> list[Parameter]:
+        """What a backward has to reach: a loss may freeze parameters while it runs."""
+        return [p for p in self._params if p.requires_grad]
 
     def _add_again(self, index: int, loss: Tensor) -> float:
         """The backward of one microbatch once more; its loss by its share, 0 where it weighs nothing."""
         shares = self._shares_of(index)
         share = shares.get(None, 1.0 if shares else 0.0)  # terms come at their shares
         if share:
-            torch.autograd.backward(loss.float() * (self.scale.value * share), inputs=self._params)
+            torch.autograd.backward(loss.float() * (self.scale.value * share), inputs=self._trained())
         return share * loss.item() if share else 0.0
 
     def _demand_counts(self, clock: Clock) -> None:
