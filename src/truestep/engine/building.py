@@ -25,10 +25,7 @@ def store_of(policy: Policy, model: nn.Module, optimizer: Given) -> Store:
     """The store of this policy, with its optimizers. Weights that become narrow do so here, in the model itself."""
     demand_model(model)
     if policy.weights is torch.float32:
-        return Store(
-            model,
-            _optimizers(optimizer([p for p in model.parameters() if p.requires_grad]) if callable(optimizer) else optimizer),
-        )
+        return Store(model, _optimizers(optimizer(list(model.parameters())) if callable(optimizer) else optimizer))
     if not callable(optimizer):
         raise PolicyError(
             f"policy {policy.name} steps other tensors than the model's float32 parameters, and builds its optimizer from them",

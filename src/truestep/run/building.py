@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.optim import Optimizer
 
 from truestep.engine.update import Update
 from truestep.errors import UsageError
@@ -44,20 +46,16 @@ def build(task: Task, settings: Settings, *, seed: int, device: torch.device) ->
     model = _initial_model(task, seed=seed, device=device)
     initial_digest = weights_digest(model)
     model.to(device)
-    optimizer = task.optimizer(model.parameters())
-    demand_optimizer(task, optimizer)
-    scheduler = task.scheduler(optimizer, plan.ticks)
-    demand_scheduler(task, scheduler)
     update: Update[Any] = Update(
         model,
-        optimizer,
+        lambda params: _optimizer(task, params),
         loss=task.loss,
         weight=task.weight,
         policy=settings.policy,
         scale=settings.scale,
         allow_underflow=settings.allow_underflow,
         clip=settings.clip,
-        scheduler=scheduler,
+        scheduler=lambda optimizer: _scheduler(task, optimizer, ticks=plan.ticks),
         clock=settings.clock,
         examples=task.examples,
         tokens=task.tokens,
@@ -121,6 +119,18 @@ def moved(value: Any, device: torch.device) -> Any:
     if isinstance(value, dict):
         return {key: moved(item, device) for key, item in value.items()}
     return value
+
+
+def _optimizer(task: Task, params: list[Parameter]) -> Optimizer:
+    optimizer = task.optimizer(params)
+    demand_optimizer(task, optimizer)
+    return optimizer
+
+
+def _scheduler(task: Task, optimizer: Optimizer, *, ticks: int) -> Any:
+    scheduler = task.scheduler(optimizer, ticks)
+    demand_scheduler(task, scheduler)
+    return scheduler
 
 
 def _initial_model(task: Task, *, seed: int, device: torch.device) -> nn.Module:
