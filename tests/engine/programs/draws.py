@@ -82,7 +82,7 @@ def _scales(draw: st.DrawFn) -> Scale:
 
 def _micros(setup: Setup) -> st.SearchStrategy[Micro]:
     sizes = (2, 3, 4) if setup.model == "batchnorm" else (2, 1, 3, 5)
-    poisons = st.sampled_from(("",) * 14 + ("gain",) * 2 + POISONS)
+    poisons = st.sampled_from(("",) * 14 + ("gain", "spike", "spike") + POISONS)
     return st.builds(
         Micro,
         size=st.sampled_from(sizes),

@@ -6,9 +6,10 @@ from dataclasses import dataclass, fields
 
 import truestep
 
-POISONS = ("", "nan", "inf", "gain", "undefined", "nan loss", "inf loss", "raises")
-"""What is wrong with a microbatch. gain: its loss is multiplied by 2^`gain`; undefined: its gradient is 0/0 at a finite loss;
-inf loss: infinity is added to its loss, whose gradient stays finite; raises: its loss function does."""
+POISONS = ("", "nan", "inf", "gain", "spike", "undefined", "nan loss", "inf loss", "raises")
+"""What is wrong with a microbatch. gain: its loss is multiplied by 2^`gain`; spike: one element of its gradient grows by that;
+undefined: its gradient is 0/0 at a finite loss; inf loss: infinity is added to its loss, whose gradient stays finite; raises: its
+loss function does."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ COMPUTE = {
     "bf16-pure": torch.bfloat16,
 }
 FLOAT32_OVERFLOW = 2.0**128 - 2.0**103  # halfway between the largest float32 and 2^128: rounds to infinity
+HUGE = 2.0**15
+"""Beyond it a weight may overflow by itself, in float16 or in a product: the reason of a skip is then left open."""
 UNSCALED = Scale(kind="none", init=1.0)
 
 
@@ -255,6 +257,9 @@ class Reference:
             return
         else:
             found.curable = False
+            if any(float(p.detach().abs().max()) > HUGE for p in self.world.model.parameters()):
+                found.reasons = frozenset(Reason) - {Reason.WEIGHT, Reason.UNSCALE}
+                return
             undefined = [i for i in active if not self._finite_at(ask, 2.0**-126, start, shared=False, only=i)]
             if not self._given(ask, found, undefined[:1] or bad_losses, named=True):
                 found.reasons = frozenset({Reason.FORWARD, Reason.LOSS} if bad_losses else {Reason.BACKWARD})

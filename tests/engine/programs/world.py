@@ -152,8 +152,8 @@ def build(setup: Setup, *, seed: int | None = None) -> World:
 
 
 def trained(setup: Setup, model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that an optimizer is built from: a function is given those that take a gradient."""
-    return [p for p in model.parameters() if p.requires_grad or setup.given == "itself"]
+    """The parameters that an optimizer is built from: where weights are narrow, those that take a gradient."""
+    return [p for p in model.parameters() if p.requires_grad or setup.policy not in WEIGHTS]
 
 
 def batches(setup: Setup, window: tuple[Micro, ...]) -> list[Batch]:
@@ -174,7 +174,7 @@ def _batch(setup: Setup, micro: Micro, *, share: float) -> Batch:
         y.fill_(IGNORED)
     if micro.poison in ("nan", "inf") and x.is_floating_point():
         x[0, 0] = float(micro.poison)
-    gain = micro.gain if micro.poison == "gain" else 0
+    gain = micro.gain if micro.poison in ("gain", "spike") else 0
     return {"x": x, "y": y, "size": micro.size, "poison": micro.poison, "gain": gain, "weight": micro.weight, "share": share}
 
 
@@ -210,15 +210,22 @@ def _loss(world: World, setup: Setup, model: nn.Module, batch: Batch) -> Tensor:
 
 
 def _spoiled(loss: Tensor, model: nn.Module, batch: Batch) -> Tensor:
+    weight = next(p for p in model.parameters() if p.requires_grad).reshape(-1)[0].float()
     match batch["poison"]:
         case "gain":
-            half = batch["gain"] // 2  # at once, 2^130 would be infinite in float32 whatever the loss scale
-            return loss * 2.0**half * 2.0 ** (batch["gain"] - half)
+            return _times(loss, batch["gain"])
+        case "spike":
+            return loss + _times(weight - weight.detach(), batch["gain"])
         case "undefined":
-            weight = next(p for p in model.parameters() if p.requires_grad)
-            return loss + (weight.reshape(-1)[0].float() * 0.0).sqrt()
+            return loss + (weight * 0.0).sqrt()
         case "nan loss":
             return loss * math.nan
         case "inf loss":
             return loss + math.inf
     return loss
+
+
+def _times(number: Tensor, exponent: int) -> Tensor:
+    """`number` * 2^`exponent`, in two steps: at once, 2^130 would be infinite in float32 whatever the loss scale."""
+    half = exponent // 2
+    return number * 2.0**half * 2.0 ** (exponent - half)
