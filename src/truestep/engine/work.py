@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from truestep.engine.clock import Clock
-from truestep.engine.closures import Evaluations
 from truestep.engine.counts import Counts
 from truestep.engine.diagnosis import Evidence, diagnose
-from truestep.engine.gradients import Verdict, judge, multiply
+from truestep.engine.forwards import Forwards, trained
+from truestep.engine.gradients import Verdict, judge
 from truestep.engine.outcome import Outcome, Reason, Skip
 from truestep.engine.plan import Plan
-from truestep.engine.policy import POLICIES
-from truestep.engine.replay import RandomState, Replay, kept_random_states
+from truestep.engine.replay import kept_random_states
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard, Seal
-from truestep.engine.terms import Added, Summand, TermShares, joined, losses_by_microbatch, losses_by_term, read
+from truestep.engine.terms import Added, Summand, TermShares, losses_by_microbatch, losses_by_term, read
 from truestep.engine.weight_check import WeightChecks
 from truestep.engine.weights import Weight
 from truestep.engine.windows import demand_count
@@ -52,8 +49,6 @@ class Work:
         self.rates = plan.learning_rates()
         self.examples: int | None = None
         self.tokens: int | None = None
-        self._microbatches: list[Any] = []
-        self._losses: list[Added] = []
         self._gradients: list[Tensor] = []
         self._last: Tensor | None = None
         self.penalty_overflow: str | None = None
@@ -67,7 +62,7 @@ class Work:
         self._params = plan.store.open()
         buffers.keep()
         self._seal = Seal(self._params)
-        self._random = RandomState.now(plan.device)
+        self._forwards = Forwards(plan)
 
     @property
     def unit(self) -> float:
@@ -76,8 +71,8 @@ class Work:
 
     def add(self, summands: Sequence[Summand], microbatch: Any) -> None:
         """One microbatch: one backward of its loss, every term at its share and the loss scale; none where no share is left."""
-        index = len(self._microbatches)
-        self._microbatches.append(microbatch)
+        index = len(self._forwards.microbatches)
+        self._forwards.microbatches.append(microbatch)
         summands = [summand for summand in summands if summand.share]
         if not summands:
             return
@@ -88,9 +83,9 @@ class Work:
             scaled.append(loss.float() * (self.scale.value * share))  # in float16 the scale itself would overflow
         self._seal.demand()
         with self._store.adding():
-            torch.autograd.backward(scaled, inputs=self._trained())
+            torch.autograd.backward(scaled, inputs=trained(self._params))
         self._seal.renew()
-        self._losses.extend(added)
+        self._forwards.losses.extend(added)
         self._last = summands[-1].loss
 
     def count(self, examples: int | None, tokens: int | None) -> None:
@@ -112,7 +107,7 @@ class Work:
                 "a backward of this attempt failed, and the block went on without it",
                 hint="let the exception leave the block: the attempt is then undone",
             )
-        if not self._losses:
+        if not self._forwards.losses:
             if self.shares.weightless:
                 return Verdict(norm=None)
             raise StateError("the attempt made no backward", hint="call attempt.backward(loss, weight) for each microbatch")
@@ -121,7 +116,7 @@ class Work:
         self._gradients = self._store.gradients()
         self._guard.demand_reached(len(self._gradients), self._last)
         verdict = judge(self._gradients, self.unit)
-        self._losses = read(self._losses)
+        self._forwards.losses = read(self._forwards.losses)
         return verdict
 
     def apply(self, norm: float, *, draw: int) -> None:
@@ -132,7 +127,8 @@ class Work:
         plan, self._norm = self.plan, norm
         factor, self._clipped = plan.clip(self._gradients, norm=norm, unit=self.unit)
         before = [p.detach().clone() for p in self._store.stepped] if plan.track_moves else None
-        with self._guard.opened(), self._evaluating() as closure:
+        closures = self._forwards.evaluating(self._params, scale=self.scale.value, divisor=self.shares.divisor())
+        with self._guard.opened(), closures as closure:
             self._store.step(self._gradients, factor, draw=draw, closure=closure)
         self.decided = True
         if before is not None:
@@ -140,21 +136,21 @@ class Work:
 
     def explain(self, verdict: Verdict) -> Skip:
         """Why there is no update, by diagnosis from the state that the window started from; random states are as before it."""
-        if not self._losses:
+        if not self._forwards.losses:
             return Skip(reason=Reason.WEIGHT, place=None, detail="no microbatch of the window weighs anything", curable=False)
         if self.penalty_overflow is not None:
             return Skip(reason=Reason.BACKWARD, place=None, detail=self.penalty_overflow, curable=self.scale.can_shrink)
         self._buffers.restore()
-        losses, terms = losses_by_microbatch(self._losses)
+        losses, terms = losses_by_microbatch(self._forwards.losses)
         evidence = Evidence(
             model=self.plan.model,
             params=self._params,
             gradients=self._store.named_gradients(),
-            microbatches=self._microbatches,
+            microbatches=self._forwards.microbatches,
             losses=losses,
             terms=terms,
             scale=self.scale,
-            replay=self._replay() if self._can_replay else None,
+            replay=self._forwards.replay() if self._can_replay else None,
         )
         with kept_random_states(self.plan.device):
             return diagnose(evidence, verdict)
@@ -170,14 +166,15 @@ class Work:
         self.open = False
         if not self.decided:
             self.undo()
-        self._gradients, self._microbatches, self._last = [], [], None  # whoever keeps the attempt keeps no tensors
+        self._gradients, self._forwards.microbatches, self._last = [], [], None  # whoever keeps the attempt keeps no tensors
 
     def report(self, skip: Skip | None, counts: Counts, next_scale: LossScale, weight_check: WeightChecks) -> Outcome:
-        """The outcome, once all has been decided. Reads the losses, which waits for the device."""
+        """The outcome, once all has been decided."""
+        loss = self._forwards.loss()
         return Outcome(
             policy=self.plan.policy.name,
             skip=skip,
-            loss=self._loss(),
+            loss=None if loss is None else loss / self.shares.divisor(),
             lr=self.rates,
             grad_norm=self._norm,
             grad_norm_clipped=self._clipped,
@@ -185,77 +182,14 @@ class Work:
             next_loss_scale=next_scale.value,
             weight=self.shares.total,
             weight_check=weight_check.text,
-            microbatches=len(self._microbatches),
+            microbatches=len(self._forwards.microbatches),
             examples=self.examples,
             tokens=self.tokens,
             seconds=time.perf_counter() - self._start,
             counts=counts,
             parameters_moved=self._moved,
-            losses=losses_by_term(self._losses),
+            losses=losses_by_term(self._forwards.losses),
         )
-
-    def _loss(self) -> float | None:
-        """The window's loss: the losses by their shares; None where no loss weighed anything."""
-        if not self._losses:
-            return None
-        loss: float = sum(one.share * one.value for one in self._losses)
-        return loss / self.shares.divisor()
-
-    def _replay(self) -> Replay:
-        return Replay(self._loss_again, range(len(self._microbatches)), self._random)
-
-    def _loss_again(self, index: int, in_float32: bool) -> Tensor:
-        """The loss of a microbatch once more, as it is; of several terms the sum at their shares."""
-        microbatch, shares = self._microbatches[index], self._shares_of(index)
-        if not in_float32:
-            return joined(self.plan.loss_under(self.plan.policy, microbatch), shares)
-        with self._store.in_float32():
-            return joined(self.plan.loss_under(POLICIES["fp32"], microbatch), shares)
-
-    def _shares_of(self, index: int) -> dict[str | None, float]:
-        """The shares of what had a backward in a microbatch, by term."""
-        return {one.term: one.share for one in self._losses if one.microbatch == index}
-
-    @contextmanager
-    def _evaluating(self) -> Iterator[Evaluations | None]:
-        """The closure of an optimizer that evaluates the loss again inside its step; None for any other.
-
-        Every evaluation starts from the window's random state, and leaves random states and buffers as its forwards left them.
-        """
-        if not self.plan.evaluates_again:
-            yield None
-            return
-        loss, buffers = self._loss(), Buffers(self.plan.model)
-        assert loss is not None
-        replay = self._replay()
-
-        def again() -> tuple[float, bool]:
-            self._store.clear()
-            buffers.keep()
-            values = [self._add_again(index, loss) for index, loss in enumerate(replay.losses())]
-            buffers.restore()
-            gradients = self._store.gradients()
-            multiply(gradients, self.unit)
-            return sum(values) / self.shares.divisor(), all(bool(g.isfinite().all()) for g in gradients)
-
-        versions = self._versions()
-        with kept_random_states(self.plan.device):
-            yield Evaluations(loss, again, has_moved=lambda: self._versions() != versions)
-
-    def _versions(self) -> list[int]:
-        return [p._version for p in self._params]
-
-    def _trained(self) -> list[Parameter]:
-        """What a backward has to reach: a loss may freeze parameters while it runs."""
-        return [p for p in self._params if p.requires_grad]
-
-    def _add_again(self, index: int, loss: Tensor) -> float:
-        """The backward of one microbatch once more; its loss by its share, 0 where it weighs nothing."""
-        shares = self._shares_of(index)
-        share = shares.get(None, 1.0 if shares else 0.0)  # terms come at their shares
-        if share:
-            torch.autograd.backward(loss.float() * (self.scale.value * share), inputs=self._trained())
-        return share * loss.item() if share else 0.0
 
     def _demand_counts(self, clock: Clock) -> None:
         """ClockError where the schedule's clock counts what nobody told."""
