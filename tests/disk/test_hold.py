@@ -59,9 +59,12 @@ def test_a_fork_has_no_part_in_the_hold(tmp_path):
 def test_a_fork_that_outlives_its_parent_does_not_keep_the_hold(tmp_path):
     """The workers of a killed trainer live on for seconds."""
     text = (
-        "import os, sys\nif os.fork() == 0: sys.stdin.read(); os._exit(0)\nprint('forked', flush=True); os.kill(os.getpid(), 9)"
+        "import os\n"
+        "mine, childs = os.pipe()\n"
+        "if os.fork() == 0: os.write(childs, b'x'); sys.stdin.read(); os._exit(0)\n"
+        "os.read(mine, 1); os.kill(os.getpid(), 9)"  # not before the child runs
     )
-    with subprocess.Popen(command(tmp_path, text), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+    with subprocess.Popen(command(tmp_path, text), stdin=subprocess.PIPE) as parent:
         assert parent.wait() == -signal.SIGKILL
         assert parent.stdin is not None
         parent.stdin.write(b"a worker that had died would not take this\n")
