@@ -81,3 +81,12 @@ def test_what_is_no_state_is_refused_and_changes_nothing(bad: dict[str, object])
     with pytest.raises(StateError):
         update.load_state_dict(bad)
     assert update.state_dict() == before
+
+
+def test_a_state_is_not_loaded_inside_an_attempt() -> None:
+    model = mlp()
+    update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)
+    state = update.state_dict()
+    with pytest.raises(StateError, match="open already"), update.attempt():
+        update.load_state_dict(state)
+    update.load_state_dict(state)

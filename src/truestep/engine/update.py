@@ -174,14 +174,15 @@ class Update(Generic[M]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state` was taken; torch.amp.GradScaler's is taken too, and leaves the counts alone.
 
-        StateError for anything else, and then nothing has changed.
+        StateError for anything else, and inside an attempt; nothing has changed then.
         """
-        if "_growth_tracker" in state:
-            self.scale = read_grad_scaler(state, self.scale)
-        else:
-            self.scale, self.counts = read_state(state)
-        self._schedule.moved()
-        self.plan.store.all_or_none.mended()
+        with self._guard.closed("a state is being loaded"):
+            if "_growth_tracker" in state:
+                self.scale = read_grad_scaler(state, self.scale)
+            else:
+                self.scale, self.counts = read_state(state)
+            self._schedule.moved()
+            self.plan.store.all_or_none.mended()
 
     @property
     def model(self) -> nn.Module:
