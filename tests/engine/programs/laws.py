@@ -206,6 +206,8 @@ def law_9_all_or_none(e: Evidence) -> None:
     if e.torn:
         assert isinstance(e.refusal, truestep.errors.StateError), f"after half a step the next attempt gave {e.refusal!r}"
         return
+    optimizers = len(e.update.optimizers)
+    assert e.raised_in_step or len(e.steps) in (0, optimizers), f"{len(e.steps)} of {optimizers} optimizers stepped"
     grown = {
         key: float(e.after[key]) - float(e.before.get(key, 0.0))
         for key in e.after

@@ -358,5 +358,7 @@ class Reference:
         scale, tracker = torch.tensor(self.scale), torch.tensor(self.growth_count, dtype=torch.int32)
         found = torch.tensor(0.0 if finite else 1.0)
         torch._amp_update_scale_(scale, tracker, found, self.kind.growth, self.kind.backoff, self.kind.interval)
-        high = math.inf if self.kind.high is None else 2.0**self.kind.high
-        self.scale, self.growth_count = min(max(scale.item(), 2.0**self.kind.low), high), int(tracker.item())
+        moved = scale.item()
+        if self.kind.high is not None and finite and self.growth_count + 1 == self.kind.interval:
+            moved = min(self.scale * self.kind.growth, 2.0**self.kind.high)  # it binds before float32 does
+        self.scale, self.growth_count = max(moved, 2.0**self.kind.low), int(tracker.item())

@@ -216,6 +216,7 @@ def _attempt(engine: Engine, reference: Reference, ask: Ask, window: list[Batch]
     before, scale = taken(engine.world), reference.scale
     outcome, error = engine.make(ask, window)
     random, gradients = torch.get_rng_state(), engine.stepped
+    gradients += [None] * (len(engine.world.stepped) - len(gradients) if engine.steps else 0)  # of optimizers left out
     ticks = 0
     if outcome is not None:
         reason = None if outcome.skip is None else outcome.skip.reason

@@ -210,7 +210,7 @@ def _loss(world: World, setup: Setup, model: nn.Module, batch: Batch) -> Tensor:
 
 
 def _spoiled(loss: Tensor, model: nn.Module, batch: Batch) -> Tensor:
-    weight = next(p for p in model.parameters() if p.requires_grad).reshape(-1)[0].float()
+    weight = next(p for name, p in model.named_parameters() if p.requires_grad and name != "unused").reshape(-1)[0].float()
     match batch["poison"]:
         case "gain":
             return _times(loss, batch["gain"])
