@@ -32,7 +32,7 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 
 
 def _uses_cuda() -> bool:
-    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]  # torch's own lack of them
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]  # torch's is untyped
 
 
 def absent(state: Mapping[str, Any] | None) -> tuple[str, ...]:

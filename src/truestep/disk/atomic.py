@@ -22,7 +22,9 @@ class File:
     """
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._waiting, self._error = descriptor, bytearray(), None  # type: int, bytearray, OSError | None
+        self._descriptor = descriptor
+        self._waiting = bytearray()
+        self._error: OSError | None = None
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Put `data` behind what was written before; returns its bytes."""

@@ -10,7 +10,7 @@ from pathlib import Path
 try:
     import fcntl
 except ImportError:  # Windows has no such locks, and there two processes in one folder are not told apart
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # it is a module elsewhere
 
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """What a file system answers that keeps no locks, such as some networks'."""
@@ -20,7 +20,6 @@ class Hold:
     """Keeps other processes out of a folder for as long as it lives. Get one with `held`."""
 
     def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
         self.release = weakref.finalize(self, os.close, descriptor)
 
     @property

@@ -95,21 +95,21 @@ class TensorBoard:
     def open(self, header: Record) -> None:
         """Begin a new event file, with the header as text."""
         from torch.utils.tensorboard import FileWriter  # noqa: PLC0415  # slow to import
-        from torch.utils.tensorboard.summary import text  # noqa: PLC0415
+        from torch.utils.tensorboard.summary import text  # noqa: PLC0415  # likewise
 
         self._writer = FileWriter(self.folder)
         shown = f"```\n{json.dumps(header, indent=2)}\n```"
-        self._writer.add_summary(text("truestep/header", shown), 0)  # type: ignore[no-untyped-call]  # torch has no types here
+        self._writer.add_summary(text("truestep/header", shown), 0)  # type: ignore[no-untyped-call]  # torch's is untyped
 
     def resume(self, attempts: int) -> None:
         """TensorBoard drops the points that an earlier file holds from here on."""
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # noqa: PLC0415
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # noqa: PLC0415  # slow to import, and loaded by `open`
 
         self._writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), attempts + 1)
 
     def attempt(self, attempt: int, scalars: Scalars) -> None:
         """One event for all scalars: a SummaryWriter's one event each takes ten times as long."""
-        from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
+        from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415  # slow to import, and loaded by `open`
 
         points = [Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()]
         self._writer.add_summary(Summary(value=points), attempt)
@@ -174,7 +174,7 @@ class Trackio:
 
     def close(self) -> None:
         """Wait until all is stored."""
-        from trackio.context_vars import current_run  # noqa: PLC0415
+        from trackio.context_vars import current_run  # noqa: PLC0415  # slow to import, and loaded by `open`
 
         with contextlib.redirect_stdout(sys.stderr):
             self._run.finish()
@@ -212,7 +212,7 @@ class MLflow:
 
     def attempt(self, attempt: int, scalars: Scalars) -> None:
         """Keep the attempt for the next batch, and send that where it is due."""
-        from mlflow.entities import Metric  # noqa: PLC0415
+        from mlflow.entities import Metric  # noqa: PLC0415  # slow to import, and loaded by `open`
 
         now_ms = int(time.time() * 1000)
         self._metrics += [Metric(name, value, now_ms, attempt) for name, value in scalars.items()]
