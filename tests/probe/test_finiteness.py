@@ -77,14 +77,14 @@ def test_a_nan_is_told_from_an_infinity(values: list[float], found: bool) -> Non
     ("tensor", "place"),
     [
         (torch.tensor([[1.0, INF], [NAN, 1.0]]), "[0, 1]"),
-        (torch.tensor(NAN), ""),
-        (torch.ones(2), ""),
-        (torch.ones(2, dtype=torch.long), ""),
+        (torch.tensor(NAN), None),
+        (torch.ones(2), None),
+        (torch.ones(2, dtype=torch.long), None),
         (torch.tensor([1.0, NAN]).to(torch.float16), "[1]"),
-        (torch.tensor([1.0, NAN]).to_sparse(), ""),
+        (torch.tensor([1.0, NAN]).to_sparse(), None),
     ],
 )
-def test_the_first_element_is_placed(tensor: Tensor, place: str) -> None:
+def test_the_first_element_is_placed(tensor: Tensor, place: str | None) -> None:
     assert first_place(tensor) == place
 
 

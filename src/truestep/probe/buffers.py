@@ -92,7 +92,7 @@ class Buffers:
         self._modules: list[nn.Module] = []
         self._slots: dict[tuple[int, str], _Slot] = {}
         self._contents: list[dict[str, Any]] = []
-        self._size = -1
+        self._size: int | None = None  # asks for a look
         self._modes: tuple[bool, ...] = ()
         self._learned: set[tuple[bool, ...]] = set()
         self._plain: list[tuple[dict[str, Any], list[str]]] = []
@@ -117,7 +117,7 @@ class Buffers:
             for slot in self._slots.values():
                 slot.learn()
             self._learned.add(self._modes)
-            self._size = -1
+            self._size = None
 
     @torch.no_grad()
     def restore(self) -> None:

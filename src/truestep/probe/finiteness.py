@@ -31,16 +31,16 @@ def has_nan(tensor: Tensor) -> bool:
     return bool(torch.isnan(_elements(tensor.detach())).any())
 
 
-def first_place(tensor: Tensor) -> str:
-    """The index of the first element of `tensor` that is not finite, such as "[1, 2]"; "" where there is none to tell.
+def first_place(tensor: Tensor) -> str | None:
+    """The index of the first element of `tensor` that is not finite, such as "[1, 2]"; None where there is none to tell.
 
     >>> first_place(torch.tensor([[1.0, 2.0], [float("nan"), 3.0]]))
     '[1, 0]'
     """
     if tensor.layout is not torch.strided or tensor.is_nested or not tensor.dim():
-        return ""
+        return None
     places = torch.nonzero(~torch.isfinite(tensor.detach()))
-    return str(places[0].tolist()) if len(places) else ""
+    return str(places[0].tolist()) if len(places) else None
 
 
 def _elements(tensor: Tensor) -> Tensor:

@@ -119,8 +119,9 @@ class Trace:
         value = not_finite(tensor)
         if value is not None:
             innocent = innocent and not has_nan(tensor)
-            at = f", first at {place}" if (place := first_place(tensor)) else ""
-            self._origins[_memory(tensor)] = Origin(role=role, place=name, text=f"it holds {value}{at}", innocent=innocent)
+            place = first_place(tensor)
+            text = f"it holds {value}" if place is None else f"it holds {value}, first at {place}"
+            self._origins[_memory(tensor)] = Origin(role=role, place=name, text=text, innocent=innocent)
 
     def _entering(self, name: str) -> Callable[..., None]:
         return lambda module, *_: self._stack.append((name, type(module).__name__))
@@ -161,7 +162,7 @@ class Trace:
         return Site(name, module, f"{name} in {where}" + (f" ({line})" if line else ""))
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     def __init__(self, run: Callable[[Any, Any, Any], Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # likewise
         self._run = run
