@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -65,3 +68,49 @@ def test_a_block_says_itself_that_it_ends_an_epoch() -> None:
 def test_a_window_has_room_for_a_microbatch(size: int) -> None:
     with pytest.raises(WindowError, match="1 or more"):
         truestep.windows([1, 2], size)
+
+
+class Counting:
+    """Microbatches that count how many of them were taken."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.taken = total, 0
+
+    def __iter__(self) -> Iterator[int]:
+        while self.taken < self.total:
+            self.taken += 1
+            yield self.taken
+
+
+class Telling(Counting):
+    """Microbatches that know when they are over."""
+
+    @property
+    def ends_epoch(self) -> bool:
+        return self.taken == self.total
+
+
+@pytest.mark.parametrize(("total", "size"), [(6, 2), (5, 2), (4, 4), (3, 1), (0, 2)])
+def test_nothing_is_taken_before_it_is_used_unless_somebody_asks_for_the_end(total: int, size: int) -> None:
+    counting = Counting(total)
+    used = 0
+    for window in truestep.windows(counting, size):
+        used += len(window)
+        assert counting.taken == used
+    assert used == total
+
+
+@pytest.mark.parametrize("kind", [Counting, Telling])
+@pytest.mark.parametrize(("total", "size"), [(6, 2), (5, 2), (4, 4), (3, 1)])
+def test_the_end_is_told_whenever_it_is_asked_for_and_read_ahead_where_nobody_knows(kind: Any, total: int, size: int) -> None:
+    for asks in (True, False):
+        source, used, found, ends = kind(total), 0, [], []
+        for window in truestep.windows(source, size):
+            used += len(window)
+            found.append(window)
+            if asks:
+                ends.append(window.ends_epoch)
+                assert source.taken == min(used + (kind is Counting), total)
+        assert [microbatch for window in found for microbatch in window] == list(range(1, total + 1))
+        assert [window.ends_epoch for window in found] == [*[False] * (len(found) - 1), True]
+        assert not asks or ends == [window.ends_epoch for window in found]

@@ -150,6 +150,10 @@ class Schedule:
         """A state was loaded: wherever the schedulers stand now is where this clock left them."""
         self._left_at = None
 
+    def ends_epoch(self, window: object) -> bool:
+        """Whether `window` ends its epoch; not asked where no clock ticks by epochs, for it may have to read ahead to know."""
+        return isinstance(self.clock, OnEpoch) and bool(getattr(window, "ends_epoch", False))
+
     def tick(self, ticks: int, *, has_stepped: bool) -> None:
         """Step every scheduler `ticks` times.
 

@@ -122,7 +122,7 @@ class Update(Generic[M]):
     def __call__(self, window: list[M]) -> Outcome:
         """Attempt one effective update from the microbatches of `window`, and return what happened."""
         measures = self.plan.measure(window)
-        with self._attempt(total_of(measures), getattr(window, "ends_epoch", False), can_replay=True) as attempt:  # zero
+        with self._attempt(total_of(measures), self._schedule.ends_epoch(window), can_replay=True) as attempt:  # zero
             for microbatch, (weight, examples, tokens) in zip(window, measures, strict=True):
                 with attempt.autocast():
                     loss = self.plan.loss(self.plan.model, microbatch)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, TypeVar
 
 from truestep.errors import WindowError
@@ -12,15 +13,33 @@ M = TypeVar("M")
 
 
 class Window(list[M]):
-    """The microbatches of one attempt; `ends_epoch` is true for the last one that its iterable gave."""
+    """The microbatches of one attempt; `ends_epoch` is true for the last one that its iterable gave.
 
-    ends_epoch: bool = False
+    Where `windows` made it, asking may read one microbatch ahead: nobody asks but a clock that ticks by epochs.
+    """
+
+    def __init__(self, microbatches: Iterable[M] = ()) -> None:
+        super().__init__(microbatches)
+        self._ends_epoch: bool | Callable[[], bool] = False
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether nothing of the epoch comes after it."""
+        if not isinstance(self._ends_epoch, bool):
+            self._ends_epoch = self._ends_epoch()
+        return self._ends_epoch
+
+    @ends_epoch.setter
+    def ends_epoch(self, ends: bool | Callable[[], bool]) -> None:
+        self._ends_epoch = ends
 
 
 def windows(microbatches: Iterable[M], size: int) -> Iterator[Window[M]]:
     """Groups of `size` microbatches in their order; the last one of the iterable may be shorter, and is marked `ends_epoch`.
 
-    A short window is divided by its own total, and nothing is carried into the next epoch. One microbatch is read ahead.
+    A short window is divided by its own total, and nothing is carried into the next epoch. Only the microbatches of a window
+    are taken before it is used, so that a loader's own state is that of what was used. A clock by epochs asks for more: whether
+    another one follows, which `microbatches.ends_epoch` tells where it has one, and reading one ahead where not.
 
     >>> [(list(window), window.ends_epoch) for window in windows([1, 2, 3], 2)]
     [([1, 2], False), ([3], True)]
@@ -31,14 +50,25 @@ def windows(microbatches: Iterable[M], size: int) -> Iterator[Window[M]]:
 
 
 def _grouped(microbatches: Iterable[M], size: int) -> Iterator[Window[M]]:
-    window: Window[M] = Window()
-    for microbatch in microbatches:
-        if len(window) == size:
-            yield window
-            window = Window()
-        window.append(microbatch)
-    if window:
-        window.ends_epoch = True
+    coming = iter(microbatches)
+    ahead: list[M] = []
+    window: Window[M] | None = None
+
+    def is_over() -> bool:
+        told = getattr(microbatches, "ends_epoch", None)
+        if told is None and not ahead:
+            ahead.extend(islice(coming, 1))
+        return not ahead if told is None else bool(told)
+
+    while True:
+        following = Window([*ahead, *islice(coming, size - len(ahead))])
+        ahead.clear()
+        if window is not None:
+            window.ends_epoch = not following
+        if not following:
+            return
+        window = following
+        window.ends_epoch = len(window) < size or is_over
         yield window
 
 
