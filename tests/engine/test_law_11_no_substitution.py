@@ -43,6 +43,10 @@ def test_float16_without_a_loss_scale_is_refused_unless_it_is_meant() -> None:
         build(policy="fp16", scale=LossScale.none())
     assert (caught.value.compute, caught.value.scale) == ("float16", "off")
     assert build(policy="fp16", scale=LossScale.none(), allow_underflow=True)([batch(2)]).completed
+    own = truestep.Policy(name="mine", compute=torch.float16, scale=LossScale.none())
+    with pytest.raises(PolicyError, match="become zero"):
+        build(policy=own)
+    assert build(policy=own, allow_underflow=True)([batch(2)]).completed
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64])

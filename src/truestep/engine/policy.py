@@ -128,8 +128,7 @@ def scale_of(policy: Policy, scale: LossScale | None, *, allow_underflow: bool) 
 
     PolicyError for what is none, and for float16 without loss scaling unless the user has said that it is meant.
     """
-    if scale is None:
-        return policy.scale
+    scale = policy.scale if scale is None else scale
     if not isinstance(scale, LossScale):
         raise PolicyError(f"{scale!r} is no loss scale", hint="write scale=LossScale.dynamic() or LossScale.static(1024.0)")
     if policy.compute is torch.float16 and scale.kind == "none" and not allow_underflow:
