@@ -427,3 +427,14 @@ def test_a_quotient_by_0_that_the_loss_masks_is_named_with_the_step_that_met_it(
     assert skip.reason is Reason.UNDEFINED
     assert "MulBackward0, the backward of mul in the loss" in skip.detail
     assert "div in the loss" in skip.detail
+
+
+@pytest.mark.parametrize("policy", ["fp32", "fp16"])
+def test_a_window_whose_loss_freezes_parameters_is_explained_by_the_others(policy: str) -> None:
+    def loss(model: nn.Module, microbatch: tuple[Tensor, Tensor]) -> Tensor:
+        model[0].requires_grad_(False)
+        return cross_entropy(model, microbatch)
+
+    outcome = updating(mlp(), loss, policy=policy)([batch(2), poisoned(batch(2), math.nan)])
+    assert (outcome.skip.reason, outcome.skip.place) == (Reason.INPUT, "microbatch 1[0]")
+    assert "run again" not in outcome.skip.detail

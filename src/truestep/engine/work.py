@@ -59,6 +59,7 @@ class Work:
         self.open, self.decided = True, False
         self.outcome: Outcome | None = None
         self.whole = True
+        """Every loss that was begun has been added; not while one is, nor after one that failed."""
         self._params = plan.store.open()
         buffers.keep()
         self._seal = Seal(self._params)
@@ -144,7 +145,7 @@ class Work:
         losses, terms = losses_by_microbatch(self._forwards.losses)
         evidence = Evidence(
             model=self.plan.model,
-            params=self._params,
+            params=trained(self._params),
             gradients=self._store.named_gradients(),
             microbatches=self._forwards.microbatches,
             losses=losses,
