@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from truestep.probe.finiteness import not_finite
-from truestep.probe.node import Node, below
+from truestep.probe.graph import nodes
+from truestep.probe.node import Node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +31,9 @@ def first_fault(loss: Tensor, params: Sequence[Tensor], seed: float) -> Fault | 
 
     None where every gradient is finite. The graph is kept, so that what its nodes saved can still be read.
     """
-    nodes = _nodes(loss)
+    held = list(nodes(loss))
     passed: dict[Node, dict[int, str]] = {}
-    hooks = [node.register_hook(_noting(passed, node)) for node in nodes]
+    hooks = [node.register_hook(_noting(passed, node)) for node in held]
     try:
         start = torch.full_like(loss, seed)
         gradients = torch.autograd.grad(loss, list(params), start, allow_unused=True, retain_graph=True)
@@ -43,21 +44,9 @@ def first_fault(loss: Tensor, params: Sequence[Tensor], seed: float) -> Fault | 
     for index, value in enumerate(values):
         if value is not None:
             leaf = torch.autograd.graph.get_gradient_edge(params[index]).node
-            node, first = _climbed(leaf, value, nodes, passed)
+            node, first = _climbed(leaf, value, held, passed)
             return Fault(parameter=index, node=node, value=first)
     return None
-
-
-def _nodes(loss: Tensor) -> list[Node]:
-    """Every node of the graph of `loss`. Holding them keeps each the same object."""
-    found: dict[Node, None] = {}
-    waiting: list[Node] = [loss.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in found:
-            found[node] = None
-            waiting.extend(child for child, _ in below(node))
-    return list(found)
 
 
 def _noting(passed: dict[Node, dict[int, str]], node: Node) -> Callable[..., None]:
