@@ -15,6 +15,7 @@ from truestep.engine.weight_check import WeightChecks
 from truestep.engine.weights import Naming, weight_of
 from truestep.engine.work import Work
 from truestep.errors import LossError, StateError, WeightError
+from truestep.probe.finiteness import all_finite
 
 
 class Attempt:
@@ -84,14 +85,15 @@ class Attempt:
 
         Computed at this attempt's loss scale, so that they do not underflow: d(scale * loss)/d(inputs) / scale. Where they
         overflow at it and not at the smallest scale, the attempt's skip is a backward overflow, which lets the scale shrink.
+        Under a loss scale it waits for the device, once for each input.
         """
         self._demand_open()
         _demand_scalar(loss)
         scale = self._work.scale
         found = torch.autograd.grad(loss.float() * scale.value, inputs, create_graph=True)
-        if scale.kind != "none" and not _all_finite(found):
+        if scale.kind != "none" and not all_finite(found):
             lowest = torch.autograd.grad(loss.float() * scale.lowest, inputs, retain_graph=True)
-            if _all_finite(lowest):
+            if all_finite(lowest):
                 self._work.penalty_overflow = (
                     f"attempt.grad overflows at a loss scale of {scale.value:g}, and is finite at {scale.lowest:g}"
                 )
@@ -121,10 +123,6 @@ class Attempt:
                 f"policy {self._work.plan.policy.name}: the forward ran outside attempt.autocast()",
                 hint="compute the loss inside `with attempt.autocast():`",
             )
-
-
-def _all_finite(tensors: Sequence[Tensor]) -> bool:
-    return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
 def _demand_scalar(loss: object) -> None:

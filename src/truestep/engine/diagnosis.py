@@ -19,7 +19,7 @@ from truestep.engine.scale import LossScale
 from truestep.errors import StateError
 from truestep.probe.backward import Fault, first_fault
 from truestep.probe.buffers import Buffers
-from truestep.probe.finiteness import first_input, first_parameter, not_finite, tensors
+from truestep.probe.finiteness import all_finite, first_input, first_parameter, not_finite, tensors
 from truestep.probe.origin import Origin, Trace
 
 T = TypeVar("T")
@@ -146,7 +146,7 @@ class _Replays:
     def _finite_at(self, scale: float, loss: Tensor) -> bool:
         seed = torch.full_like(loss, scale, dtype=torch.float32)
         gradients = torch.autograd.grad(loss.float(), list(self._evidence.params), seed, allow_unused=True)
-        return all(not_finite(g) is None for g in gradients if g is not None)
+        return all_finite(gradients)
 
     def _losses(self) -> Iterator[Tensor]:
         self._buffers.restore()

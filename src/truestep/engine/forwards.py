@@ -17,6 +17,7 @@ from truestep.engine.policy import POLICIES
 from truestep.engine.replay import RandomState, Replay, kept_random_states
 from truestep.engine.terms import Added, joined
 from truestep.probe.buffers import Buffers
+from truestep.probe.finiteness import all_finite
 
 
 class Forwards:
@@ -34,7 +35,7 @@ class Forwards:
 
     def replay(self) -> Replay:
         """The forwards, repeatable."""
-        return Replay(self._loss_again, range(len(self.microbatches)), self._random)
+        return Replay(self._loss_again, len(self.microbatches), self._random)
 
     @contextmanager
     def evaluating(self, params: Sequence[Parameter], *, scale: float, divisor: float) -> Iterator[Evaluations | None]:
@@ -45,8 +46,8 @@ class Forwards:
         if not self.plan.evaluates_again:
             yield None
             return
-        loss, buffers, replay = self.loss(), Buffers(self.plan.model), self.replay()
-        assert loss is not None
+        found, buffers, replay = self.loss(), Buffers(self.plan.model), self.replay()
+        assert found is not None
         before = _versions(params)
 
         def again() -> tuple[float, bool]:
@@ -56,10 +57,10 @@ class Forwards:
             buffers.restore()
             gradients = self.plan.store.gradients()
             multiply(gradients, 1.0 / (scale * divisor))
-            return sum(values) / divisor, all(bool(gradient.isfinite().all()) for gradient in gradients)
+            return sum(values) / divisor, all_finite(gradients)
 
         with kept_random_states(self.plan.device):
-            yield Evaluations(loss / divisor, again, has_moved=lambda: _versions(params) != before)
+            yield Evaluations(found / divisor, again, has_moved=lambda: _versions(params) != before)
 
     def _add_again(self, index: int, loss: Tensor, scale: float, params: Sequence[Parameter]) -> float:
         """The backward of one microbatch once more; its loss by its share, 0 where it weighs nothing."""

@@ -1,12 +1,11 @@
-"""Running a window's forwards again under the random state that they had, to find out why an attempt was skipped."""
+"""Random states kept and put back, and a window's forwards run again under those that they had."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -46,20 +45,20 @@ def kept_random_states(device: torch.device) -> Iterator[None]:
         np.random.set_state(numpys)
 
 
-Forward = Callable[[Any, bool], Tensor]
-"""A microbatch's loss, under the policy's autocast or, if told so, in float32."""
+Forward = Callable[[int, bool], Tensor]
+"""From a microbatch's index to its loss, under the policy's autocast or, if told so, in float32."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """The forwards of one window, repeatable: each replay starts from the random state that the window started from."""
+    """The forwards of one window, repeatable: each time from the state of torch's generators that the window started from."""
 
     forward: Forward
-    window: Sequence[Any]
+    microbatches: int
     random: RandomState
 
     def losses(self, *, in_float32: bool = False) -> Iterator[Tensor]:
         """The losses in their order, each with its graph; a forward happens when its loss is asked for."""
         self.random.restore()
-        for microbatch in self.window:
-            yield self.forward(microbatch, in_float32)
+        for index in range(self.microbatches):
+            yield self.forward(index, in_float32)

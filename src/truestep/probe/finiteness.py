@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,11 @@ def not_finite(tensor: Tensor) -> str | None:
     if bool(torch.isposinf(elements).any()):
         return "inf"
     return "-inf" if bool(torch.isneginf(elements).any()) else "nan"
+
+
+def all_finite(tensors: Iterable[Tensor | None]) -> bool:
+    """Whether every element of every tensor is finite, those that are None left out; a wait for the device for each."""
+    return all(not_finite(tensor) is None for tensor in tensors if tensor is not None)
 
 
 def has_nan(tensor: Tensor) -> bool:
