@@ -117,7 +117,7 @@ def demand_closures(optimizers: Sequence[Optimizer], *, policy: Policy, scale: L
         return False
     for fails, what, hint in (
         (len(optimizers) > 1, "beside other optimizers", "give it an update of its own"),
-        (policy.weights is not torch.float32, f"with low-precision weights ({policy.name})", "use policy='fp32' or 'bf16'"),
+        (policy.weights is not torch.float32, f"with narrow weights ({policy.name})", "use policy='fp32' or 'bf16'"),
         (
             scale.kind == "dynamic",
             "with a dynamic loss scale: an overflow in the middle of its search cannot be skipped",

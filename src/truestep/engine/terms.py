@@ -79,7 +79,7 @@ class TermShares:
 
     def divisor(self) -> float:
         """What the accumulated gradient still has to be divided by; WeightError where a declared total was not the sum."""
-        return math.prod(self._divisors())
+        return math.prod(self._divisors())  # of several terms each has a total, and leaves 1
 
     def _divisors(self) -> Iterator[float]:
         for term, each in self._each.items():
