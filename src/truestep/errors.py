@@ -14,7 +14,7 @@
     │   ├── LossError          a loss that is no scalar of the model's graph
     │   ├── WeightError        a weight that is no weight, or not the loss's denominator
     │   ├── GradientError      gradients that the optimizer cannot be given
-    │   └── StateError         an order of calls that has no meaning
+    │   └── StateError         an order of calls that has no meaning, or a state that is none
     ├── SkipLimitError         more attempts skipped in a row than were allowed; carries the outcome
     ├── RunError               a task whose own code failed; carries the cause
     └── FileError              a file that cannot be written, or that holds something else
@@ -126,7 +126,7 @@ class GradientError(UpdateError):
 
 
 class StateError(UpdateError):
-    """An order of calls that has no meaning."""
+    """An order of calls that has no meaning, or a state to load that is none."""
 
 
 class SkipLimitError(TruestepError):
