@@ -72,8 +72,28 @@ def test_a_grad_scalers_state_is_read() -> None:
     assert update.counts == truestep.Counts()
 
 
+SCALER = torch.amp.GradScaler("cpu").state_dict()
+
+
+def test_a_grad_scaler_below_the_floor_is_lifted_to_it() -> None:
+    update, _ = build()
+    update.load_state_dict(SCALER | {"scale": 2.0**-20})
+    assert update.scale.value == update.scale.min == 2.0**-16
+
+
 @pytest.mark.parametrize(
-    "bad", [{}, {"schema": 2}, {"schema": 1, "scale": {}}, {"schema": 1, "scale": {"size": 1}, "counts": {}}]
+    "bad",
+    [
+        {},
+        {"schema": 2},
+        {"schema": 1, "scale": {}},
+        {"schema": 1, "scale": {"size": 1}, "counts": {}},
+        {"schema": 1, "scale": {"kind": "dynamic", "value": -1.0}, "counts": {}},
+        {"_growth_tracker": 0},
+        SCALER | {"scale": float("inf")},
+        SCALER | {"scale": "large"},
+        SCALER | {"growth_interval": None},
+    ],
 )
 def test_what_is_no_state_is_refused_and_changes_nothing(bad: dict[str, object]) -> None:
     update, _ = build()

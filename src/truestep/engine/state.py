@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from truestep.engine.counts import Counts
 from truestep.engine.scale import LossScale
-from truestep.errors import StateError
+from truestep.errors import PolicyError, StateError
 
 SCHEMA = 1
 
@@ -24,33 +25,44 @@ def read_state(state: Mapping[str, Any]) -> tuple[LossScale, Counts]:
     >>> read_state(state_of(LossScale.static(8.0), Counts(attempts=3, completed=3)))[1].attempts
     3
     """
-    try:
+    with _refused():
         if state["schema"] != SCHEMA:
             raise StateError(
                 f"this state has the schema {state['schema']!r}, and {SCHEMA} is read here",
                 hint="load it with the version of truestep that wrote it",
             )
         return LossScale(**state["scale"]), Counts(**state["counts"])
-    except (KeyError, TypeError) as error:
-        raise StateError(
-            f"this is no state of an update: {type(error).__name__}: {error}",
-            hint="pass what update.state_dict() gave, or torch.amp.GradScaler's state_dict()",
-        ) from error
 
 
 def read_grad_scaler(state: Mapping[str, Any], scale: LossScale) -> LossScale:
-    """`scale` moved to where a GradScaler stood, with its factors; limits stay `scale`'s.
+    """`scale` moved to where a GradScaler stood, with its factors, and dynamic from then on; StateError for anything else.
+
+    Limits stay `scale`'s: a value below its floor, on GradScaler's way to 0, becomes the floor.
 
     >>> read_grad_scaler({"scale": 8.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 9,
     ...                   "_growth_tracker": 4}, LossScale.dynamic()).growth_count
     4
     """
-    return dataclasses.replace(
-        scale,
-        kind="dynamic",
-        value=max(float(state["scale"]), scale.min),
-        growth=float(state["growth_factor"]),
-        backoff=float(state["backoff_factor"]),
-        interval=int(state["growth_interval"]),
-        growth_count=int(state["_growth_tracker"]),
-    )
+    with _refused():
+        return dataclasses.replace(
+            scale,
+            kind="dynamic",
+            value=max(float(state["scale"]), scale.min),
+            growth=float(state["growth_factor"]),
+            backoff=float(state["backoff_factor"]),
+            interval=int(state["growth_interval"]),
+            growth_count=int(state["_growth_tracker"]),
+        )
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """What is missing, of another kind, or no loss scale, as a StateError."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, PolicyError) as error:
+        why = error.summary if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
+        raise StateError(
+            f"this is no state of an update: {why}",
+            hint="pass what update.state_dict() gave, or torch.amp.GradScaler's state_dict()",
+        ) from error
