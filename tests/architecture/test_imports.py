@@ -22,7 +22,7 @@ ARROWS = {
     "tasks": {"errors"},
     "pages": {"errors"},
     "engine": {"formats", "probe", "stats"},
-    "ledger": {"disk", "engine"},
+    "ledger": {"engine"},
     "checkpoint": {"disk", "engine"},
     "run": {"engine", "ledger", "checkpoint", "tasks"},
     "compare": {"run", "stats", "pages"},
