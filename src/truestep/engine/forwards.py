@@ -21,7 +21,7 @@ from truestep.probe.finiteness import all_finite
 
 
 class Forwards:
-    """The microbatches of an attempt, the losses that had a backward, and the random state that the first forward found."""
+    """The microbatches of an attempt, the losses that had a backward, and the state of torch's generators that the first forward found."""
 
     def __init__(self, plan: Plan[Any]) -> None:
         self.plan = plan
@@ -41,7 +41,8 @@ class Forwards:
     def evaluating(self, params: Sequence[Parameter], *, scale: float, divisor: float) -> Iterator[Evaluations | None]:
         """The closure of an optimizer that evaluates the loss again inside its step; None for any other.
 
-        Every evaluation starts from the window's random state, and leaves random states and buffers as its forwards left them.
+        Every evaluation draws from torch's generators what the window's forwards drew, not from Python's and NumPy's, and leaves
+        all of them, and the buffers, as those forwards left them.
         """
         if not self.plan.evaluates_again:
             yield None

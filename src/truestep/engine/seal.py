@@ -1,4 +1,4 @@
-"""Noticing that somebody else changed an attempt's gradients, or stepped its optimizer, before the attempt was decided."""
+"""What may not happen while an attempt is open: a changed gradient, somebody else's step, an attempt or a load inside of it."""
 
 from __future__ import annotations
 
