@@ -39,7 +39,7 @@ class Clocks:
     eval: float = 0.0
     checkpoint: float = 0.0
     waste: float = 0.0
-    """Work that was rolled back."""
+    """Work that was rolled back: what a killed process did after its last checkpoint."""
 
     @property
     def primary(self) -> float:
@@ -51,6 +51,27 @@ class Clocks:
         """The sum of all."""
         return math.fsum(vars(self).values())
 
+    def plus(self, other: Clocks) -> Clocks:
+        """Both together, dial by dial."""
+        return Clocks(**{dial: seconds + getattr(other, dial) for dial, seconds in vars(self).items()})
+
+
+def resumed(saved: Clocks, last: Clocks) -> Clocks:
+    """Where the clocks of a run stand that goes back to a checkpoint.
+
+    What was spent between the two is waste, on whatever dial, but for the saving of checkpoints.
+
+    Args:
+        saved: the clocks in the checkpoint.
+        last: the last that is known of the process that ended.
+
+    >>> resumed(Clocks(train=3.0, checkpoint=1.0), Clocks(train=5.0, eval=0.5, checkpoint=1.25))
+    Clocks(init=0.0, train=3.0, eval=0.0, checkpoint=1.25, waste=2.5)
+    """
+    saving = max(0.0, last.checkpoint - saved.checkpoint)
+    rolled_back = max(0.0, last.total - saved.total - saving)
+    return saved.plus(Clocks(checkpoint=saving, waste=rolled_back))
+
 
 class Stopwatch:
     """Charges every second since its making to exactly one dial, beginning with "init".
@@ -58,7 +79,9 @@ class Stopwatch:
     >>> now = iter([0.0, 2.0, 5.0, 6.0])
     >>> watch = Stopwatch(now=lambda: next(now))
     >>> watch.turn("train")
+    'init'
     >>> watch.turn("eval")
+    'train'
     >>> watch.read()
     Clocks(init=2.0, train=3.0, eval=1.0, checkpoint=0.0, waste=0.0)
     """
@@ -69,11 +92,19 @@ class Stopwatch:
         self._clocks = Clocks()
         self._since = now()
 
-    def turn(self, dial: Dial) -> None:
-        """From now on the seconds go to `dial`; the device's work so far is waited for and charged to the dial before."""
+    def turn(self, dial: Dial) -> Dial:
+        """From now on the seconds go to `dial`; the device's work so far is waited for and charged to the dial before.
+
+        Returns the dial before.
+        """
         self._synchronize()
         self._clocks, self._since = self._charged()
-        self._dial = dial
+        before, self._dial = self._dial, dial
+        return before
+
+    def go_on(self, earlier: Clocks) -> None:
+        """Add what earlier processes of the run have spent."""
+        self._clocks = self._clocks.plus(earlier)
 
     def read(self) -> Clocks:
         """The dials at this moment. It does not wait for the device: `turn` before a reading that must be exact."""

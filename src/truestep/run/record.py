@@ -53,13 +53,15 @@ class RunRecord:
     """"reached" the target; used up its "budget"; "diverged": weights, quality or a loss in float32 that are not finite;
     "stalled": too many attempts skipped in a row; "out of memory"; "error" in the task's code; "stopped" by the caller."""
     detail: str | None
-    """What failed and where, in words; None for a run that reached its target or used its budget."""
+    """What failed and where, in words. For a run that reached its target or used its budget: where memory ran out and how the
+    run went on; None where it did not."""
     hint: str | None
-    """What to do about it, where truestep itself refused something; None otherwise."""
+    """What to do about it, where truestep itself refused something or memory did not suffice for an attempt; None otherwise."""
     counts: Counts
     clocks: Clocks
     total_seconds: float
-    """Wall time from the first to the last moment that a clock covers."""
+    """Wall time from the first to the last moment that a clock covers, in all processes of the run; what passed between them
+    is not in it, nor what a killed one spent after its last attempt."""
     cpu_seconds: float
     """The process's CPU time in the same span: far below wall time x threads, something else had the machine."""
     to_target: ToTarget | None
@@ -80,6 +82,11 @@ class RunRecord:
     """Whether the device computes the policy's arithmetic by conversion, so that the seconds say nothing."""
     environment: Mapping[str, Any]
     protocol_hash: str | None
+
+    @property
+    def last(self) -> float | None:
+        """The quality of the last evaluation; None where there was none."""
+        return self.evaluations[-1].quality if self.evaluations else None
 
     def as_dict(self) -> dict[str, Any]:
         """The record as strict JSON values; a float that is not finite is "nan", "inf" or "-inf"."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -37,3 +40,51 @@ def windows_of(indices: Tensor, *, batch: int, microbatches: int) -> list[list[T
     [[2, 2, 1, 1], [2, 1, 1, 1]]
     """
     return [list(part.tensor_split(min(microbatches, len(part)))) for part in torch.split(indices, batch)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """A place in the data, between two windows: everything of `epoch` up to `examples` has been taken."""
+
+    epoch: int = 0
+    examples: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portion:
+    """The examples of one window."""
+
+    epoch: int
+    parts: list[Tensor]
+    """The indices of each microbatch."""
+    after: Position
+    """Where the data go on once the window has been taken."""
+
+    @property
+    def examples(self) -> int:
+        """How many it holds."""
+        return sum(map(len, self.parts))
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether it is the last of its epoch."""
+        return self.after.epoch > self.epoch
+
+
+def portions(position: Position, *, examples: int, batch: int, microbatches: int, seed: int) -> Iterator[Portion]:
+    """The windows from `position` on, epoch after epoch without an end.
+
+    Which examples they hold follows from seed and position alone; `microbatches` only splits them.
+
+    >>> for each in itertools.islice(portions(Position(examples=4), examples=5, batch=2, microbatches=1, seed=0), 2):
+    ...     each.examples, each.ends_epoch, each.after
+    (1, True, Position(epoch=1, examples=0))
+    (2, False, Position(epoch=1, examples=2))
+    """
+    for epoch in itertools.count(position.epoch):
+        taken = position.examples if epoch == position.epoch else 0
+        indices = order(examples, seed=seed, epoch=epoch)[taken:]
+        for parts in windows_of(indices, batch=batch, microbatches=microbatches):
+            taken += sum(map(len, parts))
+            after = Position(epoch=epoch, examples=taken) if taken < examples else Position(epoch=epoch + 1)
+            yield Portion(epoch=epoch, parts=parts, after=after)

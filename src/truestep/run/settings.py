@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from truestep.engine.clip import Clip
 from truestep.engine.clock import Every
 from truestep.engine.scale import LossScale
 from truestep.errors import UsageError
 from truestep.tasks import Task
+
+OnOom = Literal["stop", "accumulate"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +50,9 @@ class Settings:
     """Whether the run ends at the target; otherwise it notes the target and goes on to the end of its budget."""
     max_consecutive_skips: int = 50
     """Skipped attempts in a row that end the run."""
+    on_oom: OnOom = "stop"
+    """What follows an attempt for which memory did not suffice: the end of the run, or the same window in twice as many
+    microbatches, and so on from there."""
     threads: int | None = None
     """Of torch on the CPU; None: as the process has them."""
     device: str | None = None
@@ -61,6 +66,8 @@ class Settings:
                 raise UsageError(f"{name} is {value}", hint=f"{name} is 1 or more", field=name, value=value)
         if self.budget_seconds is not None and not 0 < self.budget_seconds < math.inf:
             raise UsageError(f"budget_seconds is {self.budget_seconds}", hint="leave it out, or give seconds above 0")
+        if self.on_oom not in get_args(OnOom):
+            raise UsageError(f"on_oom is {self.on_oom!r}", hint=f"on_oom is one of: {', '.join(get_args(OnOom))}")
         if self.target is not None and not math.isfinite(self.target):
             raise UsageError(f"target is {self.target}", hint="a target is a finite number")
 

@@ -12,12 +12,14 @@ from typing import Any
 import torch
 
 from truestep.engine.counts import Counts
+from truestep.engine.outcome import Outcome
 from truestep.engine.policy import Policy
-from truestep.ledger import Ledger
+from truestep.ledger import Alert, Ledger
 from truestep.ledger.environment import environment
 from truestep.run.building import Setup, weights_digest
-from truestep.run.clocks import Stopwatch
+from truestep.run.clocks import Clocks, Stopwatch
 from truestep.run.evaluation import evaluate
+from truestep.run.feed import Feed
 from truestep.run.record import Evaluation, RunRecord, Status, ToTarget
 from truestep.run.settings import Settings
 from truestep.tasks import Task
@@ -31,11 +33,34 @@ class Progress:
     seed: int
     counts: Counts
     budget_attempts: int
+    budget_seconds: float | None
     seconds: float
-    """Of the primary clock."""
+    """Of the primary clock, those of earlier processes of the run included."""
     quality: float | None
     """The last evaluation's; None before the first."""
     target: float | None
+    outcome: Outcome
+    """The attempt's."""
+    evaluated: bool
+    """Whether the quality is of this attempt."""
+    alert: Alert | None = None
+    """Set where the run's alarm sounded at this attempt."""
+
+    @property
+    def examples_per_second(self) -> float:
+        """Examples applied, by the primary clock: what was rolled back counts as time and as nothing else."""
+        return self.counts.examples_applied / self.seconds
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens applied likewise; None where they are not counted."""
+        return None if self.counts.tokens_applied is None else self.counts.tokens_applied / self.seconds
+
+    @property
+    def seconds_left(self) -> float:
+        """Of the primary clock, to the end of the budget, if it goes on as it went."""
+        left = self.seconds / self.counts.attempts * (self.budget_attempts - self.counts.attempts)
+        return left if self.budget_seconds is None else max(0.0, min(left, self.budget_seconds - self.seconds))
 
 
 class Run:
@@ -48,10 +73,13 @@ class Run:
         self.policy = Policy.named(settings.policy)
         self.environment = environment(device)
         self.setup: Setup | None = None
+        self._feed: Feed | None = None
+        self.earlier_seconds = self.earlier_cpu_seconds = 0.0
         self.ledger: str | None = None
         self.examples_seen = 0
         self.evaluations: list[Evaluation] = []
         self.to_target: ToTarget | None = None
+        self.notes: list[str] = []
         self.test_quality: float | None = None
         self.status: Status | None = None
         self.detail: str | None = None
@@ -63,8 +91,27 @@ class Run:
         assert self.setup is not None
         return self.setup
 
-    def keeping(self, path: Path | None, protocol_hash: str | None) -> Ledger | nullcontext[None]:
-        """The ledger, begun, or nothing."""
+    @property
+    def feed(self) -> Feed:
+        """The data, once the run is built."""
+        if self._feed is None:
+            plan = self.ready.plan
+            self._feed = Feed(
+                self.task, self.ready.splits.train, batch=plan.batch, microbatches=plan.microbatches, seed=self.seed
+            )
+        return self._feed
+
+    def go_on(self, earlier: Clocks) -> None:
+        """Count the seconds of earlier processes of this run."""
+        self.watch.go_on(earlier)
+        self.earlier_seconds = earlier.total
+
+    def cpu_seconds(self) -> float:
+        """CPU time of the run so far, earlier processes included."""
+        return self.earlier_cpu_seconds + time.process_time() - self.cpu_started
+
+    def keeping(self, path: Path | None, protocol_hash: str | None, **more: Any) -> Ledger | nullcontext[None]:
+        """The ledger, begun or gone on in, or nothing."""
         if path is None:
             return nullcontext()
         kept = Ledger(
@@ -72,6 +119,7 @@ class Run:
             policy=self.policy.name,
             protocol_hash=protocol_hash,
             run_id=f"{self.settings.name} seed {self.seed}",
+            **more,
             environment=self.environment,
         )
         self.ledger = str(path)
@@ -103,15 +151,16 @@ class Run:
                 tokens=counts.tokens_seen,
             )
             if self.settings.stop_at_target:
-                self.end("reached", None)
+                self.end("reached", "; ".join(self.notes) or None)
         self.watch.turn("train")
 
     def is_over(self) -> bool:
         """Whether the run has ended, by its budget at the latest."""
         seconds = self.settings.budget_seconds
         spent = seconds is not None and self.watch.read().primary >= seconds
+        spent |= self.to_target is not None and self.settings.stop_at_target  # resumed at its end
         if self.status is None and (spent or self.ready.update.counts.attempts >= self.ready.plan.attempts):
-            self.end("budget" if self.to_target is None else "reached", None)
+            self.end("budget" if self.to_target is None else "reached", "; ".join(self.notes) or None)
         return self.status is not None
 
     def test(self) -> None:
@@ -124,23 +173,27 @@ class Run:
         """The run ends so."""
         self.status, self.detail, self.hint = status, detail, hint
 
-    def progress(self) -> Progress:
+    def progress(self, outcome: Outcome, alert: Alert | None, *, evaluated: bool) -> Progress:
         """How far the run has come."""
         return Progress(
             candidate=self.settings.name,
             seed=self.seed,
             counts=self.ready.update.counts,
             budget_attempts=self.ready.plan.attempts,
+            budget_seconds=self.settings.budget_seconds,
             seconds=self.watch.read().primary,
             quality=self.evaluations[-1].quality if self.evaluations else None,
             target=self.ready.plan.target,
+            outcome=outcome,
+            evaluated=evaluated,
+            alert=alert,
         )
 
     def record(self, protocol_hash: str | None) -> RunRecord:
         """The run as it ended; the digest of its weights is taken after the last clock."""
         self.watch.turn("eval")
         clocks = self.watch.read()
-        total_seconds, cpu_seconds = time.perf_counter() - self.started, time.process_time() - self.cpu_started
+        total_seconds, cpu_seconds = self.earlier_seconds + time.perf_counter() - self.started, self.cpu_seconds()
         assert self.status is not None
         return RunRecord(
             candidate=self.settings.name,

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Generator, Iterator
+import gc
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from truestep.checkpoint import Restored
+from truestep.checkpoint.randomness import random_state, set_random_state
+from truestep.engine.outcome import Outcome
 from truestep.engine.windows import Window
 from truestep.errors import FileError, SkipLimitError, UsageError
-from truestep.ledger import Ledger
-from truestep.run.building import Setup, build, device_of, moved
-from truestep.run.ending import ending_of
+from truestep.ledger import Alert, Ledger, SkipAlarm
+from truestep.ledger.sinks import Sink
+from truestep.run.building import build, device_of, moved
+from truestep.run.ending import AttemptOutOfMemoryError, ending_of, is_out_of_memory
 from truestep.run.isolation import own_random_state, own_threads
 from truestep.run.record import RunRecord
-from truestep.run.sampling import order, windows_of
+from truestep.run.saving import Saver, Saving
 from truestep.run.settings import Settings
 from truestep.run.state import Progress, Run
 from truestep.tasks import Task
@@ -31,21 +34,34 @@ def train(
     *,
     seed: int,
     ledger: Path | None = None,
+    sinks: Sequence[Sink] = (),
+    alarm: SkipAlarm | None = None,
     progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] | None = None,
     protocol_hash: str | None = None,
+    checkpoints: Saving | None = None,
+    resume: bool = False,
+    resumed: Callable[[Restored | None], None] | None = None,
 ) -> RunRecord:
     """Run `task` once and return its record, however it ended. The same seed starts from the same weights in the same order.
 
+    A run that was killed at any moment and is resumed from its checkpoints goes on bit for bit: parameters, optimizer, loss
+    scale, counts, schedule, random state, place in the data. Its clocks go on too; what was done since the last checkpoint is
+    waste, in the clocks and in the ledger, and counts as nothing else.
+
     Args:
-        ledger: A new file for the run's outcomes; None keeps none.
+        ledger: A new file for the run's outcomes, or, on `resume`, the one to go on in; None keeps none.
+        sinks, alarm: The ledger's: trackers that are shown each attempt, and what watches the skip rate.
         progress: Called after each attempt; its time is charged to the train clock.
-        stop: Asked after each attempt; true ends the run with the status "stopped".
+        stop: Asked after each attempt; true ends the run with the status "stopped", saved.
         protocol_hash: The comparison that the run belongs to.
+        checkpoints: Where and when the run is saved; None saves nothing.
+        resume: Go on from the newest whole one of `checkpoints`, or begin where there is none.
+        resumed: On `resume`, told what was restored before the first attempt; None: nothing was there.
 
     Raises:
         UsageError: what was asked, or what the task consists of, cannot be run; nothing has been trained then.
-        FileError: the ledger cannot be written, for which no candidate is to blame.
+        FileError: the ledger or a checkpoint cannot be written, or belongs to another run, for which no candidate is to blame.
 
     >>> from truestep.tasks import Digits
     >>> record = train(Digits(), Settings(budget_attempts=10), seed=0)
@@ -53,38 +69,57 @@ def train(
     ('budget', 10, [320, 640])
     """
     demand_task(task)
+    if resume and checkpoints is None:
+        raise UsageError(
+            "a run cannot be resumed without its checkpoints", hint="say where they are: checkpoints=Saving(folder=...)"
+        )
     device = device_of(settings.device)
+    kept = {"path": ledger, "protocol_hash": protocol_hash, "sinks": sinks, "alarm": alarm, "resume": resume}
     with own_threads(settings.threads), own_random_state(device):
         run = Run(task, settings, seed=seed, device=device)
-        with closing(_attempts(run, ledger, protocol_hash)) as attempts:
+        with closing(_attempts(run, kept, checkpoints, resumed)) as attempts:
             for made in attempts:
                 if progress is not None:
                     progress(made)
                 if stop is not None and run.status is None and stop():
                     run.end("stopped", "the caller stopped the run")
-                    break
         return run.record(protocol_hash)
 
 
-def _attempts(run: Run, path: Path | None, protocol_hash: str | None) -> Generator[Progress]:
+def _attempts(
+    run: Run,
+    kept: Mapping[str, Any],
+    saving: Saving | None,
+    resumed: Callable[[Restored | None], None] | None,
+) -> Generator[Progress]:
     """The run's attempts, one at each step; what the task's code raises ends the run and is told by its status."""
+    resume = kept["resume"]
     try:
-        run.setup = setup = build(run.task, run.settings, seed=run.seed, device=run.device)
+        run.setup = build(run.task, run.settings, seed=run.seed, device=run.device)
         if run.settings.threads is not None:
             torch.set_num_threads(run.settings.threads)  # the declared number, whatever the task's own code has set
-        with run.keeping(path, protocol_hash) as ledger:
+        saver = None if saving is None else Saver(saving, run, resume=resume)
+        if saver is not None and resume:
+            restored = saver.restore()
+            if resumed is not None:
+                resumed(restored)
+        with run.keeping(**kept) as ledger:
             run.watch.turn("train")
-            for parts, ends_epoch in _windows(setup, seed=run.seed):
-                window = Window(moved(run.task.microbatch(setup.splits.train, part), run.device) for part in parts)
-                window.ends_epoch = ends_epoch
-                _attempt(setup, window, ledger)
-                if run.advance(sum(map(len, parts))):
+            over = resume and run.is_over()
+            while not over:
+                outcome, alert = _attempt(run, ledger)
+                evaluated = run.advance(run.feed.portion.examples)
+                run.feed.move_on()
+                if evaluated:
                     run.evaluate()
-                yield run.progress()
-                if run.is_over():
-                    break
+                if saver is not None:
+                    saver.after_attempt(evaluated=evaluated)
+                yield run.progress(outcome, alert, evaluated=evaluated)
+                over = run.is_over()
+        if saver is not None:
+            saver.finish()
         run.test()
-    except FileError:  # the ledger's: no candidate is to blame
+    except FileError:  # the ledger's or a checkpoint's: no candidate is to blame
         raise
     except UsageError as error:  # before the first attempt it is what was asked, afterwards what the task did
         if run.setup is None:
@@ -94,24 +129,48 @@ def _attempts(run: Run, path: Path | None, protocol_hash: str | None) -> Generat
         run.end(*ending_of(error, run.task))
 
 
-def _windows(setup: Setup, *, seed: int) -> Iterator[tuple[list[Tensor], bool]]:
-    """The indices of each window's microbatches, epoch after epoch, and whether the window ends its epoch."""
-    plan = setup.plan
-    for epoch in itertools.count():
-        indices = order(len(setup.splits.train), seed=seed, epoch=epoch)
-        *windows, last = windows_of(indices, batch=plan.batch, microbatches=plan.microbatches)
-        yield from ((window, False) for window in windows)
-        yield last, True
-
-
-def _attempt(setup: Setup, window: Window[Any], ledger: Ledger | None) -> None:
+def _attempt(run: Run, ledger: Ledger | None) -> tuple[Outcome, Alert | None]:
     """Attempt one update and keep its outcome, that of the attempt that was one skip too many included."""
     limit: SkipLimitError | None = None
     try:
-        outcome = setup.update(window)
+        outcome = _fitted(run)
     except SkipLimitError as error:  # its outcome is kept before it ends the run
         limit, outcome = error, error.outcome
-    if ledger is not None:
-        ledger.record(outcome)
+    alert = None if ledger is None else ledger.record(outcome)
     if limit is not None:
         raise limit
+    return outcome, alert
+
+
+def _fitted(run: Run) -> Outcome:
+    """The outcome of the window at the run's place in the data, split so that it fits memory, where the settings say so.
+
+    A window that did not fit is attempted anew from the random state and the place that it had: from there on the run is
+    bit for bit one that was resumed with the finer split.
+    """
+    while True:
+        before = random_state() if run.settings.on_oom == "accumulate" else None
+        window = run.feed.window()
+        try:
+            return run.ready.update(_on_device(window, run.device))
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            finer = run.feed.finer()
+            if before is None or finer is None:
+                raise AttemptOutOfMemoryError(examples=run.feed.largest, finer=finer) from error
+        gc.collect()  # the error has gone by now, and with it the frames that held the graph
+        if run.device.type == "cuda":
+            torch.cuda.empty_cache()
+        run.notes.append(
+            f"memory did not suffice for attempt {run.ready.update.counts.attempts + 1} in "
+            f"{len(window)} microbatches: {finer} from there on"
+        )
+        set_random_state(before)
+        run.feed.go_to(run.feed.position, microbatches=finer)
+
+
+def _on_device(window: Window[Any], device: torch.device) -> Window[Any]:
+    there: Window[Any] = Window(moved(microbatch, device) for microbatch in window)
+    there.ends_epoch = window.ends_epoch
+    return there

@@ -35,6 +35,7 @@ def demand_task(task: Task) -> None:
     _demand(task, "updates", int, "a number of effective updates", lambda number: number >= 1)
     _demand(task, "microbatches", int, "from 1 to `batch`", lambda number: 1 <= number <= task.batch)
     _demand(task, "evaluate_every", int | None, "a number of examples, or None", lambda n: n is None or n >= 1)
+    _demand(task, "workers", int | None, "a number of processes, or None", lambda number: number is None or number >= 0)
     _demand(task, "target", float | int | None, "a finite number, or None", lambda x: x is None or math.isfinite(x))
 
 

@@ -70,6 +70,9 @@ class Task(ABC):
     """Examples seen between two evaluations; None: once an epoch."""
     target: float | None = None
     """The validation quality that a run races to; None: a run goes on to the end of its budget."""
+    workers: int | None = None
+    """Processes that make the training microbatches, each item under random state from (seed, epoch, index), so that random
+    augmentation is the same for any number, 0 included. None: the run makes them itself, under its own random state."""
     quality_name: str
     quality_better: Literal["higher", "lower"] = "higher"
 
