@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +94,23 @@ def test_every_evaluation_of_a_step_draws_the_numbers_that_the_attempt_drew() ->
     assert all(update(window).completed for window in windows())
     assert torch.equal(after, torch.rand(2))
     assert same(weights(hand), weights(ours))
+
+
+def test_evaluations_do_not_repeat_the_draws_of_python_but_do_not_move_its_generator() -> None:
+    drawn: list[float] = []
+
+    def loss(model: nn.Module, data: Batch) -> Tensor:
+        drawn.append(random.random())
+        return cross_entropy(model, data)
+
+    random.seed(0)
+    model = mlp()
+    assert truestep.Update(model, lbfgs(model), loss=loss)([batch(4)]).completed
+    after = random.random()
+    random.seed(0)
+    assert (drawn[0], after) == (random.random(), random.random())
+    assert len(drawn) > 2
+    assert len(set(drawn)) == len(drawn)
 
 
 def test_statistics_move_once_for_each_attempt_however_often_it_is_evaluated() -> None:

@@ -21,7 +21,7 @@ from truestep.probe.finiteness import all_finite
 
 
 class Forwards:
-    """The microbatches of an attempt, the losses that had a backward, and the state of torch's generators that the first forward found."""
+    """The microbatches of an attempt, the losses that had a backward, and the state of torch's generators before the first."""
 
     def __init__(self, plan: Plan[Any]) -> None:
         self.plan = plan
