@@ -210,7 +210,7 @@ class Run:
             test_quality=self.test_quality,
             data_digest=None if self.setup is None else self.setup.data_digest,
             initial_digest=None if self.setup is None else self.setup.initial_digest,
-            weights_digest=None if self.setup is None else weights_digest(self.setup.model),
+            weights_digest=None if self.setup is None else self._weights_digest(),
             ledger=self.ledger,
             device=str(self.device),
             emulated=self.policy.emulated(self.device),
@@ -219,4 +219,9 @@ class Run:
         )
 
     def _quality(self, split: Any) -> float:
-        return evaluate(self.task, self.ready.model, split, seed=self.seed, device=self.device)
+        with self.ready.update.in_float32():  # masters judge as they are, and narrow weights are no other model
+            return evaluate(self.task, self.ready.model, split, seed=self.seed, device=self.device)
+
+    def _weights_digest(self) -> str:
+        with self.ready.update.in_float32():
+            return weights_digest(self.ready.model)
