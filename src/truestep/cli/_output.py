@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import fields
 from typing import Any
 
 from rich.console import Console
@@ -54,3 +56,15 @@ def stdout_is_talk(active: bool) -> Iterator[None]:
 def print_json(document: Any) -> None:
     """Exactly one JSON document on stdout; a number that is not finite is our mistake."""
     print(json.dumps(document, indent=2, allow_nan=False))
+
+
+def resuming(name: str, command: Any, task: str) -> str:
+    """The shell's line of `truestep NAME TASK` with every option that is not at its default, and with --resume."""
+    words = ["truestep", name, task]
+    for field in fields(command):
+        value = getattr(command, field.name)
+        if field.name in ("task", "resume") or value == field.default:
+            continue
+        words.append(f"--{field.name.replace('_', '-')}")
+        words += [] if value is True else map(str, value) if isinstance(value, tuple) else [str(value)]
+    return shlex.join([*words, "--resume"])

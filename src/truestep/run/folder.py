@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from truestep.disk.canonical import parsed
 from truestep.disk.hold import Hold, held
 from truestep.errors import RecordError
 from truestep.run.record import RunRecord
+from truestep.run.saving import HEARTBEAT
 from truestep.run.settings import Settings
 
 SCHEMA = 1
@@ -34,6 +36,8 @@ class RunFolder:
     """Whether an earlier process has begun the run."""
     finished: RunRecord | None
     """The record of a run that has come to its end; None for one that can go on."""
+    made: tuple[Path, ...]
+    """The folders that were not there before, the innermost first."""
 
     @staticmethod
     def opened(path: Path, asked: Mapping[str, Any], *, resume: bool) -> RunFolder:
@@ -43,6 +47,7 @@ class RunFolder:
             RecordError: the folder cannot be written; another process has it; it holds a run and `resume` was not asked; or
                 it holds one that was begun with other settings, of which the first is named.
         """
+        made = tuple(folder for folder in (path, *path.parents) if not folder.exists())
         try:
             path.mkdir(parents=True, exist_ok=True)
             hold = held(path)
@@ -61,7 +66,16 @@ class RunFolder:
             if not resume:
                 hint = "--resume goes on with it; another --out begins anew"
                 raise RecordError(f"{path} holds this run already", hint=hint, path=str(path))
-        return RunFolder(path=path, hold=hold, begun=there is not None, finished=_finished(path))
+        return RunFolder(path=path, hold=hold, begun=there is not None, finished=_finished(path), made=made)
+
+    def withdraw(self) -> None:
+        """Take back what `opened` made for a run that turned out not to be possible."""
+        if not self.begun:
+            (self.path / CHECKPOINTS / HEARTBEAT).unlink(missing_ok=True)
+            (self.path / SETTINGS).unlink()
+            for folder in (self.path / CHECKPOINTS, *self.made):
+                with contextlib.suppress(OSError):  # it is not there, or holds something else
+                    folder.rmdir()
 
     def keep(self, record: RunRecord) -> None:
         """Put the record on disk."""

@@ -73,6 +73,7 @@ class Run:
         self.policy = Policy.named(settings.policy)
         self.environment = environment(device)
         self.setup: Setup | None = None
+        self.is_open = False
         self._feed: Feed | None = None
         self.earlier_seconds = self.earlier_cpu_seconds = 0.0
         self.ledger: str | None = None

@@ -104,6 +104,7 @@ def _attempts(
             if resumed is not None:
                 resumed(restored)
         with run.keeping(**kept) as ledger:
+            run.is_open = True
             run.watch.turn("train")
             over = resume and run.is_over()
             while not over:
@@ -121,8 +122,8 @@ def _attempts(
         run.test()
     except FileError:  # the ledger's or a checkpoint's: no candidate is to blame
         raise
-    except UsageError as error:  # before the first attempt it is what was asked, afterwards what the task did
-        if run.setup is None:
+    except UsageError as error:  # before the run is open it is what was asked, afterwards what the task did
+        if not run.is_open:
             raise
         run.end(*ending_of(error, run.task))
     except (Exception, SystemExit) as error:  # the task's code may raise anything, and may ask the process to end
@@ -163,8 +164,8 @@ def _fitted(run: Run) -> Outcome:
         if run.device.type == "cuda":
             torch.cuda.empty_cache()
         run.notes.append(
-            f"memory did not suffice for attempt {run.ready.update.counts.attempts + 1} in "
-            f"{len(window)} microbatches: {finer} from there on"
+            f"memory did not suffice for attempt {run.ready.update.counts.attempts + 1} with "
+            f"accumulate={len(window)}: accumulate={finer} from there on"
         )
         set_random_state(before)
         run.feed.go_to(run.feed.position, microbatches=finer)

@@ -1,0 +1,270 @@
+"""`truestep train`: one run of a task, with checkpoints; killed at any moment it goes on bit for bit with --resume."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from truestep.cli._live import Live
+from truestep.cli._output import print_json, print_table, resuming, stdout_is_talk
+from truestep.cli._signals import Interrupted, Signals
+from truestep.errors import UsageError
+from truestep.pages.words import count, percent, seconds, significant
+
+if TYPE_CHECKING:
+    from truestep.checkpoint import Restored
+    from truestep.ledger.sinks import Sink
+    from truestep.run import Progress, RunRecord, Settings
+
+_COULD_NOT_RUN = 3
+_FAILED = ("error", "out of memory")
+_AS_THEY_ARE = (
+    *("budget_attempts", "budget_seconds", "evaluate_every", "target", "stop_at_target"),
+    *("on_oom", "threads", "device"),
+)
+"""Options that are settings of the same name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """Train one task under one policy and keep ledger, checkpoints and record in a folder.
+
+    Ctrl-C and SIGTERM let the attempt end, save, and say the command that goes on; kill -9 loses what came after the last
+    checkpoint. A run that diverged or stalled is a result (0); one that failed could not run (3).
+    """
+
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    """A built-in task (see truestep tasks), or FILE.py:NAME."""
+
+    policy: str = "fp32"
+    """fp32, tf32, bf16, fp16, or another of truestep's policies."""
+
+    scale: str | None = None
+    """The loss scale: dynamic, dynamic:INIT, static:VALUE or none; None: the policy's."""
+
+    accumulate: int | None = None
+    """Microbatches of a window; the examples of an effective update stay the task's. None: the task's."""
+
+    clip: float | None = None
+    """The largest gradient norm, in original units."""
+
+    clock: str = "completed"
+    """What a tick of the schedule means: completed, attempt, epoch, examples:N or tokens:N."""
+
+    budget_attempts: int | None = None
+    """Attempts after which the run ends, and over which the schedule is laid out; None: the task's own."""
+
+    budget_seconds: float | None = None
+    """Seconds of training after which the run ends; None: attempts alone end it."""
+
+    evaluate_every: int | None = None
+    """Examples between two evaluations; None: the task's own, else an epoch."""
+
+    target: float | None = None
+    """The quality to note; None: the task's own."""
+
+    stop_at_target: bool = False
+    """End at the target instead of at the end of the budget."""
+
+    seed: int = 0
+    """Decides initial weights, order of the data, and all that is drawn."""
+
+    device: str | None = None
+    """cpu, cuda or cuda:N; None: the CUDA device where there is one."""
+
+    threads: int = 1
+    """Threads of torch's operators on the CPU. They decide on bits."""
+
+    out: Path | None = None
+    """The run's folder; None: runs/TASK-POLICY-seedN."""
+
+    keep_last: int = 2
+    """So many checkpoints are kept, and the best by quality."""
+
+    checkpoint_every: int | None = None
+    """Attempts between two checkpoints; None: one at each evaluation, and at the end."""
+
+    resume: bool = False
+    """Go on from the folder's last checkpoint, or begin where there is none."""
+
+    on_oom: Literal["stop", "accumulate"] = "stop"
+    """Where memory does not suffice for an attempt: stop, or split its window twice as finely and go on."""
+
+    max_skip_rate: float | None = None
+    """Warn on stderr while more than this share of recent attempts is skipped; None: never."""
+
+    sink: tuple[Literal["tensorboard", "wandb", "trackio", "mlflow"], ...] = ()
+    """Trackers that are shown each attempt too. TensorBoard's files go to the run's folder; a project is named as the task."""
+
+    json: bool = False
+    """Print one JSON document on stdout instead of the table."""
+
+    def run(self) -> int:
+        """Open the folder, train, print; 0, 3 for a run that failed, 130 or 143 after Ctrl-C or SIGTERM."""
+        with stdout_is_talk(self.json), Signals() as signals:  # a task's own prints are no part of the document
+            try:
+                path, record = self._trained(signals)
+            except Interrupted as interruption:
+                self._say_how_to_go_on()
+                return interruption.code
+        stopped = record.status == "stopped"
+        code = signals.code if stopped and signals.code else _COULD_NOT_RUN if record.status in _FAILED else 0
+        if self.json:
+            print_json(self._document(path, record, code))
+        else:
+            _print(path, record)
+        if stopped or record.status in _FAILED:
+            self._say_how_to_go_on()
+        return code
+
+    def _trained(self, signals: Signals) -> tuple[Path, RunRecord]:
+        from truestep.ledger import SkipAlarm  # noqa: PLC0415  # --help must not wait for torch
+        from truestep.run import Saving, train  # noqa: PLC0415
+        from truestep.run.building import device_of  # noqa: PLC0415
+        from truestep.run.folder import CHECKPOINTS, LEDGER, RunFolder, asked_of  # noqa: PLC0415
+        from truestep.tasks import load  # noqa: PLC0415
+
+        settings, task = self._settings(), load(self.task)
+        path = self._out(settings)
+        saving = Saving(folder=path / CHECKPOINTS, keep_last=self.keep_last, every_attempts=self.checkpoint_every)
+        alarm = None if self.max_skip_rate is None else SkipAlarm(rate=self.max_skip_rate)
+        asked = asked_of(self.task, settings, seed=self.seed, device=str(device_of(self.device)))
+        folder = RunFolder.opened(path, asked, resume=self.resume)
+        if folder.finished is not None:
+            print(f"{path} is finished ({folder.finished.status}); nothing is left to do", file=sys.stderr)
+            return path, folder.finished
+        try:
+            with Live() as live:
+
+                def show(progress: Progress) -> None:
+                    signals.has_begun = True
+                    live.show(progress)
+
+                record = train(
+                    task,
+                    settings,
+                    seed=self.seed,
+                    ledger=path / LEDGER,
+                    sinks=self._sinks(path, task.name),
+                    alarm=alarm,
+                    progress=show,
+                    stop=lambda: signals.code is not None,
+                    checkpoints=saving,
+                    resume=folder.begun,
+                    resumed=lambda restored: live.say(*_resumed(restored)),
+                )
+        except UsageError:  # what only building the run could tell
+            folder.withdraw()
+            raise
+        folder.keep(record)
+        return path, record
+
+    def _sinks(self, path: Path, project: str) -> list[Sink]:
+        from truestep.ledger import sinks  # noqa: PLC0415
+
+        makers: dict[str, Callable[[], Sink]] = {
+            "tensorboard": lambda: sinks.TensorBoard(path / "tensorboard"),
+            "wandb": lambda: sinks.WandB(project=project),
+            "trackio": lambda: sinks.Trackio(project),
+            "mlflow": lambda: sinks.MLflow(project),
+        }
+        return [makers[name]() for name in dict.fromkeys(self.sink)]
+
+    def _settings(self) -> Settings:
+        from truestep.compare.candidate import Candidate  # noqa: PLC0415
+        from truestep.compare.settings import clock_of, scale_of  # noqa: PLC0415
+        from truestep.engine.clip import ClipNorm  # noqa: PLC0415
+        from truestep.run import Settings  # noqa: PLC0415
+
+        words = {"scale": self.scale, "accumulate": self.accumulate, "clip": self.clip, "clock": self.clock}
+        written = [
+            f"{key}={value}" for key, value in words.items() if value is not None and (key, value) != ("clock", "completed")
+        ]
+        candidate = Candidate.parse(" ".join([self.policy, *written]))
+        return Settings(
+            policy=candidate.policy,
+            candidate=str(candidate),
+            scale=None if candidate.scale is None else scale_of(candidate.scale),
+            allow_underflow=candidate.scale == "none",
+            clip=None if candidate.clip is None else ClipNorm(candidate.clip),
+            clock=clock_of(candidate.clock or "completed"),
+            microbatches=candidate.accumulate,
+            **{name: getattr(self, name) for name in _AS_THEY_ARE},
+        )
+
+    def _out(self, settings: Settings) -> Path:
+        from truestep.run.folder import folder_of  # noqa: PLC0415
+
+        return self.out or folder_of(self.task, settings.name, seed=self.seed)
+
+    def _say_how_to_go_on(self) -> None:
+        """On stderr, the very command that goes on."""
+        print(f"to go on:\n  {self.command()}", file=sys.stderr)
+
+    def command(self) -> str:
+        """The shell's line that resumes this run.
+
+        >>> Command(task="my tasks.py:Line", policy="fp16", stop_at_target=True).command()
+        "truestep train 'my tasks.py:Line' --policy fp16 --stop-at-target --resume"
+        """
+        return resuming("train", self, self.task)
+
+    def _document(self, path: Path, record: RunRecord, code: int) -> dict[str, Any]:
+        """The whole run as one JSON value."""
+        from truestep.run.folder import settings_in  # noqa: PLC0415
+
+        return {
+            "schema": 1,
+            "settings": settings_in(path),
+            "run": record.as_dict(),
+            "out": str(path),
+            "resume": None if code == 0 else self.command(),
+            "exit_code": code,
+        }
+
+
+def _resumed(restored: Restored | None) -> list[str]:
+    """What a resume found, in lines."""
+    if restored is None:
+        return ["no checkpoint is there: beginning"]
+    passed = [f"passed over {path}: {why}" for path, why in restored.refused]
+    return [*passed, f"going on after attempt {restored.attempts} from {restored.path}"]
+
+
+def _print(path: Path, record: RunRecord) -> None:
+    """How it ended, in a row; what failed; where the rest lies."""
+    print_table(f"{path}: {record.candidate}, seed {record.seed}, {record.device}", _COLUMNS, [_row(record)], words=1)
+    if record.detail is not None:
+        print(f"{record.status}: {record.detail}")
+    if record.hint is not None:
+        print(f"  hint: {record.hint}")
+    print(f"weights  {record.weights_digest or 'none'}")
+
+
+_COLUMNS = ["ended", "quality", "test", "target after", "attempts", "completed", "skipped", "rate", "train", "waste", "total"]
+
+
+def _row(record: RunRecord) -> list[str]:
+    counts, reached = record.counts, record.to_target
+    return [
+        record.status,
+        _quality(record.last),
+        _quality(record.test_quality),
+        "not reached" if reached is None else f"{count(reached.completed)} updates",
+        count(counts.attempts),
+        count(counts.completed),
+        count(counts.skipped),
+        percent(counts.skipped / counts.attempts if counts.attempts else None),
+        seconds(record.clocks.train),
+        seconds(record.clocks.waste),
+        seconds(record.total_seconds),
+    ]
+
+
+def _quality(value: float | None) -> str:
+    return "-" if value is None else significant(value, 4)

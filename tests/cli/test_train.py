@@ -1,0 +1,370 @@
+"""`truestep train`: a folder that can be gone on with, one document or a table on stdout, talk on stderr, exit codes."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import tyro
+
+from truestep.cli import main
+from truestep.cli.train import Command
+from truestep.run import RunRecord, Settings, train
+from truestep.tasks import Logistic
+
+HERE = Path(__file__).parent
+SMALL = ["train", "logistic", "--budget-attempts", "12", "--device", "cpu"]
+RUN = Path("runs/logistic-fp32-seed0")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Whatever a command writes goes below tmp_path."""
+    monkeypatch.chdir(tmp_path)
+
+
+def record_in(folder):
+    return RunRecord.from_dict(json.loads((folder / "record.json").read_bytes()))
+
+
+def run_of(*arguments, **options):
+    """`python -m truestep` in a process of its own."""
+    command = [sys.executable, "-m", "truestep", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_the_folder_holds_settings_ledger_checkpoints_and_record(capsys):
+    assert main(SMALL) == 0
+    assert sorted(path.name for path in RUN.iterdir()) == ["checkpoints", "ledger.jsonl", "record.json", "settings.json"]
+    names = sorted(path.name for path in (RUN / "checkpoints").glob("*.ckpt"))
+    assert names == ["attempt-00000010.ckpt", "attempt-00000012.ckpt"], "at evaluations, and at the end"
+    record = record_in(RUN)
+    alone = train(Logistic(), Settings(budget_attempts=12, device="cpu", threads=1, stop_at_target=False), seed=0)
+    assert (record.weights_digest, record.counts) == (alone.weights_digest, alone.counts)
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "runs/logistic-fp32-seed0: fp32, seed 0, cpu"
+    assert out.splitlines()[2].split()[0] == "budget"
+    assert out.splitlines()[-1] == f"weights  {record.weights_digest}"
+    assert [line.split()[0] for line in err.splitlines()] == ["5/12", "10/12"]
+    assert all(word in err for word in ("quality", "loss", "scale 1", "skipped", "examples/s", "left"))
+
+
+def test_json_is_one_document_with_everything(capsys):
+    assert main([*SMALL, "--policy", "bf16", "--clip", "1", "--json"]) == 0
+    out, _ = capsys.readouterr()
+    document = json.loads(out)
+    assert set(document) == {"schema", "settings", "run", "out", "resume", "exit_code"}
+    assert RunRecord.from_dict(document["run"]) == record_in(Path(document["out"]))
+    assert (document["out"], document["exit_code"], document["resume"]) == ("runs/logistic-bf16-clip-1-seed0", 0, None)
+    assert (document["settings"]["policy"], document["settings"]["budget_attempts"]) == ("bf16", 12)
+
+
+def test_every_option_reaches_the_run(monkeypatch):
+    options = "--policy fp16 --scale static:32 --accumulate 2 --clip 0.5 --clock examples:64 --budget-attempts 3 --seed 4"
+    options += " --budget-seconds 90 --evaluate-every 128 --target 0.1 --stop-at-target --keep-last 1 --checkpoint-every 2"
+    assert (
+        main(
+            [
+                "train",
+                "logistic",
+                "--device",
+                "cpu",
+                "--threads",
+                "1",
+                "--on-oom",
+                "accumulate",
+                "--out",
+                "here",
+                *options.split(),
+            ]
+        )
+        == 0
+    )
+    lines = [json.loads(line) for line in Path("here/ledger.jsonl").read_text().splitlines()]
+    assert lines[0]["run_id"] == "fp16 scale=static:32 accumulate=2 clip=0.5 clock=examples:64 seed 4"
+    assert {(line["amp/loss_scale"], line["microbatches"]) for line in lines[1:]} == {(32.0, 2)}
+    assert max(line["grad_norm_clipped"] for line in lines[1:]) <= 0.5
+    record = record_in(Path("here"))
+    assert (record.seed, record.counts.attempts, len(record.evaluations)) == (4, 3, 3)
+    assert len(list(Path("here/checkpoints").glob("*.ckpt"))) <= 2, "the last one, and the best"
+
+
+# An existing folder.
+
+
+def test_a_run_that_is_there_is_refused_without_resume_and_shown_again_with_it(capsys):
+    assert main(SMALL) == 0
+    first = capsys.readouterr()
+    assert main(SMALL) == 3
+    refused = capsys.readouterr()
+    assert refused.out == ""
+    assert "runs/logistic-fp32-seed0 holds this run already" in refused.err
+    assert "--resume goes on with it" in refused.err
+    assert main([*SMALL, "--resume"]) == 0
+    again = capsys.readouterr()
+    assert again.out == first.out
+    assert "is finished (budget)" in again.err
+
+
+def test_resume_begins_where_nothing_is(capsys):
+    assert main([*SMALL, "--resume"]) == 0
+    assert record_in(RUN).counts.attempts == 12
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--policy", "bf16"], 'its policy is "fp32", and "bf16" was asked'),
+        (["--seed", "3"], "its seed is 0, and 3 was asked"),
+        (["--budget-attempts", "13"], "its budget attempts is 12, and 13 was asked"),
+        (["--clip", "1"], "its candidate"),
+        (["--threads", "2"], "its threads is 1, and 2 was asked"),
+    ],
+)
+def test_a_resume_with_other_settings_is_refused_by_the_first_difference(options, named, capsys):
+    assert main([*SMALL, "--out", "here"]) == 0
+    before = {path: path.read_bytes() for path in Path("here").rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert main([*SMALL, "--out", "here", "--resume", *options]) == 3
+    assert named in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in Path("here").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("name", ["ledger.jsonl", "record.json"])
+def test_files_of_somebody_else_are_not_written_over(name, capsys):
+    Path("here").mkdir()
+    (Path("here") / name).write_text("precious")
+    assert main([*SMALL, "--out", "here", "--resume"]) == 3
+    assert f"holds a {name}" in capsys.readouterr().err
+    assert [path.name for path in Path("here").iterdir()] == [name]
+
+
+def test_a_folder_in_which_another_process_trains_is_refused(capsys):
+    Path("held").mkdir()
+    hold = "import fcntl, os; fcntl.flock(os.open('held', os.O_RDONLY), fcntl.LOCK_EX); print('held', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        assert main([*SMALL, "--out", "held"]) == 3
+        other.communicate("\n")
+    assert "another process is training in held" in capsys.readouterr().err
+    assert list(Path("held").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--policy", "fp64"], "fp64"),
+        (["--scale", "loud"], "scale=loud"),
+        (["--accumulate", "0"], "accumulate=0"),
+        (["--clip", "-1"], "clip=-1"),
+        (["--clock", "noon"], "clock=noon"),
+        (["--budget-attempts", "0"], "budget_attempts"),
+        (["--keep-last", "0"], "keep_last"),
+        (["--checkpoint-every", "0"], "every_attempts"),
+        (["--max-skip-rate", "2"], "skip rate of 2"),
+        (["--device", "abacus"], "abacus"),
+        (["--on-oom", "pray"], "pray"),
+    ],
+)
+def test_what_cannot_be_asked_is_usage_and_leaves_no_trace(options, named, capsys):
+    assert main([*SMALL, *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert named in err
+    assert list(Path().iterdir()) == []
+
+
+# How a run ends.
+
+
+def failing(monkeypatch, error, *, after):
+    """Digits, whose loss raises `error` from the microbatch `after` on."""
+    loss, calls = Logistic.loss, iter(range(10**6))
+
+    def broken(self, model, microbatch):
+        if next(calls) >= after and error is not None:
+            raise error
+        return loss(self, model, microbatch)
+
+    monkeypatch.setattr(Logistic, "loss", broken)
+    return lambda: monkeypatch.setattr(Logistic, "loss", loss)
+
+
+def test_a_task_that_fails_ends_with_3_and_goes_on_from_its_checkpoint_once_it_is_mended(monkeypatch, capsys):
+    assert main([*SMALL, "--out", "alone"]) == 0
+    mend = failing(monkeypatch, KeyError("no such pixel"), after=30)
+    assert main([*SMALL, "--checkpoint-every", "3"]) == 3
+    out, err = capsys.readouterr()
+    assert "error: KeyError: 'no such pixel'" in out
+    assert "truestep train logistic --budget-attempts 12 --device cpu --checkpoint-every 3 --resume" in err
+    assert record_in(RUN).status == "error"
+    mend()
+    assert main([*SMALL, "--resume"]) == 0
+    assert f"going on after attempt 6 from {RUN}/checkpoints/attempt-00000006.ckpt" in capsys.readouterr().err
+    assert record_in(RUN).weights_digest == record_in(Path("alone")).weights_digest
+
+
+def test_a_run_that_diverged_is_a_result(monkeypatch, capsys):
+    loss = Logistic.loss
+    monkeypatch.setattr(Logistic, "loss", lambda self, model, microbatch: loss(self, model, microbatch) * float("nan"))
+    arguments = ["train", "logistic", "--device", "cpu"]
+    assert main(arguments) == 0
+    assert "diverged: 50 attempts in a row were skipped" in capsys.readouterr().out
+    assert main([*arguments, "--resume"]) == 0
+    assert "is finished (diverged)" in capsys.readouterr().err
+
+
+def test_memory_that_runs_out_is_told_with_the_accumulation_that_may_fit(monkeypatch, capsys):
+    failing(monkeypatch, torch.OutOfMemoryError("CUDA out of memory"), after=0)
+    assert main(SMALL) == 3
+    out, _ = capsys.readouterr()
+    assert "out of memory: OutOfMemoryError: CUDA out of memory" in out
+    assert "hint: the largest microbatch held 32 examples; accumulate=8 halves that" in out
+
+
+def test_too_many_skips_are_warned_of(monkeypatch, capsys):
+    monkeypatch.setattr(Logistic, "weight", lambda self, microbatch: 0.0)
+    assert main(["train", "logistic", "--budget-attempts", "20", "--device", "cpu", "--max-skip-rate", "0.05"]) == 0
+    assert "warning: 11 of the last 11 attempts were skipped (100.0%, limit 5.0%)" in capsys.readouterr().err
+
+
+def test_tensorboard_takes_the_attempts_too():
+    assert main([*SMALL, "--sink", "tensorboard"]) == 0
+    assert list((RUN / "tensorboard").rglob("events*"))
+
+
+def parsed(line):
+    """The command that a shell's line makes."""
+    program, name, *arguments = shlex.split(line)
+    assert (program, name) == ("truestep", "train")
+    return tyro.cli(Command, args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
+
+
+def test_the_command_that_goes_on_is_the_command_with_resume():
+    command = Command(
+        task="my tasks.py:Line",
+        policy="fp16",
+        scale="static:8",
+        accumulate=3,
+        clip=0.5,
+        clock="epoch",
+        budget_attempts=9,
+        budget_seconds=1.5,
+        evaluate_every=8,
+        target=0.5,
+        stop_at_target=True,
+        seed=2,
+        device="cpu",
+        threads=2,
+        out=Path("a folder"),
+        keep_last=5,
+        checkpoint_every=7,
+        on_oom="accumulate",
+        max_skip_rate=0.25,
+        sink=("tensorboard", "wandb"),
+        json=True,
+    )
+    assert parsed(command.command()) == Command(**vars(command) | {"resume": True})
+    assert Command(task="digits").command() == "truestep train digits --resume"
+
+
+# Signals.
+
+# A suite that runs in the background hands an ignored Ctrl-C on to what it starts: hear it, and become the command.
+HEARING = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def begun(*arguments):
+    """A process of its own."""
+    command = [sys.executable, "-c", HEARING, "-m", "truestep", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(process, word):
+    """Read stderr up to the line that holds `word`."""
+    for line in process.stderr:
+        if word in line:
+            return
+    raise AssertionError(f"it ended without a word of {word}")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_lets_the_attempt_end_saves_and_says_the_command_that_goes_on(number, code, capsys):
+    arguments = ["train", f"{HERE}/noisy_task.py:Noisy", "--policy", "fp16", "--budget-attempts", "200", "--device", "cpu"]
+    assert main([*arguments, "--out", "alone"]) == 0
+    process = begun(*arguments, "--out", "a folder")
+    wait_for(process, "14/200")
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert process.returncode == code, err
+    assert out.splitlines()[2].split()[0] == "stopped"
+    (line,) = (line for line in err.splitlines() if line.startswith("  truestep train"))
+    assert line.strip() == f"truestep {shlex.join([*arguments, '--out', 'a folder'])} --resume"
+    stopped = record_in(Path("a folder"))
+    assert 14 <= stopped.counts.attempts < 200
+    assert main(shlex.split(line)[1:]) == 0
+    assert f"going on after attempt {stopped.counts.attempts} " in capsys.readouterr().err
+    assert record_in(Path("a folder")).weights_digest == record_in(Path("alone")).weights_digest
+    assert record_in(Path("a folder")).counts == record_in(Path("alone")).counts
+
+
+SLOW = """
+import sys, time
+from truestep.tasks import Logistic
+
+class Slow(Logistic):
+    calls = 0
+
+    def loss(self, model, microbatch):
+        Slow.calls += 1
+        if Slow.calls == 9:
+            print("in the third attempt", file=sys.stderr, flush=True)
+            time.sleep(600)
+        return super().loss(model, microbatch)
+
+class Late(Logistic):
+    def splits(self):
+        print("in splits", file=sys.stderr, flush=True)
+        time.sleep(600)
+"""
+
+
+def test_a_second_signal_ends_it_at_once():
+    Path("slow.py").write_text(SLOW)
+    process = begun("train", "slow.py:Slow", "--device", "cpu", "--out", "out", "--checkpoint-every", "1")
+    wait_for(process, "in the third attempt")
+    process.send_signal(signal.SIGTERM)
+    wait_for(process, "a second signal ends at once")
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 143
+    assert Path("out/checkpoints/attempt-00000002.ckpt").exists()
+    assert not Path("out/record.json").exists()
+
+
+def test_a_signal_before_the_first_attempt_ends_it_at_once():
+    Path("slow.py").write_text(SLOW)
+    process = begun("train", "slow.py:Late", "--device", "cpu", "--out", "out")
+    wait_for(process, "in splits")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == 143
+    assert "truestep train slow.py:Late --device cpu --out out --resume" in err
+
+
+@pytest.mark.skipif(not Path("/usr/bin/script").exists(), reason="script(1), which gives a process a terminal, is not here")
+def test_on_a_terminal_a_bar_shows_the_run_and_vanishes():
+    arguments = shlex.join([sys.executable, "-m", "truestep", *SMALL])
+    command = ["/usr/bin/script", "-qec", arguments, "/dev/null"]
+    ended = subprocess.run(command, env={**os.environ, "TERM": "xterm"}, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0
+    assert "10/12  quality" in ended.stdout
