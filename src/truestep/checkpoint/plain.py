@@ -19,8 +19,10 @@ NAMES = {
 """Under which names each state dict is looked for; under two at once is an error, and nothing else is guessed."""
 
 
-def state_of(path: Path, content: Any, parts: Mapping[str, Any]) -> dict[str, Any]:
+def state_of(path: Path, content: Any, parts: Mapping[str, Any], *, has_scale: bool) -> dict[str, Any]:
     """`content` as a checkpoint of truestep's holds it, with None for what is not there; the rest are parts.
+
+    A GradScaler's state is left out where the update has no dynamic scale to take it.
 
     Raises:
         CheckpointError: it holds no model, or one of the states twice.
@@ -38,7 +40,7 @@ def state_of(path: Path, content: Any, parts: Mapping[str, Any]) -> dict[str, An
         "model": found["model"],
         "optimizers": _entries(path, found, "optimizer"),
         "schedulers": _entries(path, found, "scheduler"),
-        "update": found["scaler"] or None,  # a disabled GradScaler's is empty
+        "update": (found["scaler"] or None) if has_scale else None,  # a disabled GradScaler's is empty
         "random": None,
         "parts": {str(name): {"has_state": name in parts, "value": value} for name, value in content.items() if name not in used},
     }

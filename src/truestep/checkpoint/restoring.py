@@ -15,7 +15,7 @@ from torch import Tensor
 from truestep.checkpoint import demands, plain
 from truestep.checkpoint.file import Checkpoint, is_ours, loaded, opened, read_checkpoint, why
 from truestep.checkpoint.gathering import model_state
-from truestep.checkpoint.randomness import absent, random_state, set_random_state
+from truestep.engine.randomness import absent, random_state, set_random_state
 from truestep.engine.update import Update
 
 
@@ -48,6 +48,8 @@ class _Step:
     state: Any
     load: Callable[[Any], object]
     now: Callable[[], Any]
+    undo: Callable[[Any], object] | None = None
+    """Puts the present state back; None: `load` does."""
 
 
 def restore(path: str | os.PathLike[str], update: Update[Any], **parts: Any) -> Restored:
@@ -79,7 +81,7 @@ def restore(path: str | os.PathLike[str], update: Update[Any], **parts: Any) -> 
         content = None if is_ours(file) else loaded(path, file)
     if content is None:
         return restore_checkpoint(read_checkpoint(path), update, parts)
-    return restore_state(path, plain.state_of(path, content, parts), update, parts)
+    return restore_state(path, plain.state_of(path, content, parts, has_scale=update.scale.kind == "dynamic"), update, parts)
 
 
 def restore_checkpoint(
@@ -126,13 +128,22 @@ def _steps(state: Mapping[str, Any], update: Update[Any], parts: Mapping[str, An
     for name, part in parts.items():
         yield _step(f"part {name!r}", state["parts"][name]["value"], part)
     own = state["update"]
-    yield replace(_step("update", update.state_dict() if own is None else own, update), holds=_held_by(own))
+    yield replace(
+        _step("update", update.state_dict() if own is None else own, update), holds=_held_by(own), undo=partial(_undo, update)
+    )
     if state["random"] is not None:
         yield _Step(name="random state", holds=("random state",), state=state["random"], load=set_random_state, now=random_state)
 
 
 def _step(name: str, state: Any, thing: Any) -> _Step:
     return _Step(name=name, holds=(name,), state=state, load=thing.load_state_dict, now=thing.state_dict)
+
+
+def _undo(update: Update[Any], state: Mapping[str, Any]) -> None:
+    """Its old state mends no step that was torn before."""
+    torn = update.plan.store.all_or_none.torn
+    update.load_state_dict(state)
+    update.plan.store.all_or_none.torn = torn
 
 
 def _load_model(update: Update[Any], state: Mapping[str, Any]) -> None:
@@ -167,7 +178,7 @@ def _load(path: Path, steps: Sequence[_Step]) -> None:
             step.load(step.state)
     except BaseException as error:  # Ctrl-C too
         for step, old in reversed(begun):
-            step.load(old)
+            (step.undo or step.load)(old)
         if not isinstance(error, Exception):
             raise
         name = begun[-1][0].name

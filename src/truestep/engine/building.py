@@ -16,24 +16,25 @@ from truestep.engine.narrow import Masters
 from truestep.engine.policy import Policy
 from truestep.engine.pure import Pure
 from truestep.engine.store import Store
-from truestep.errors import PolicyError
+from truestep.errors import OptimizerError, PolicyError
 
 Given = Optimizer | Sequence[Optimizer] | Callable[[list[Parameter]], Optimizer | Sequence[Optimizer]]
 
 
 def store_of(policy: Policy, model: nn.Module, optimizer: Given) -> Store:
-    """The store of this policy, with its optimizers. Weights that become narrow do so here, in the model itself."""
+    """The store of this policy, with its optimizers."""
     demand_model(model)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if callable(optimizer) and not trained:
+        raise OptimizerError("the model holds no parameter that takes a gradient", hint="look for requires_grad=False")
     if policy.weights is torch.float32:
-        return Store(model, _optimizers(optimizer(list(model.parameters())) if callable(optimizer) else optimizer))
+        return Store(model, _optimizers(optimizer(trained) if callable(optimizer) else optimizer))
     if not callable(optimizer):
         raise PolicyError(
             f"policy {policy.name} steps other tensors than the model's float32 parameters, and builds its optimizer from them",
             hint="pass a function from parameters to it: optimizer=lambda params: torch.optim.AdamW(params, lr=1e-3)",
             policy=policy.name,
         )
-    parameter = next(model.parameters(), None)
-    policy.on(torch.device("cpu") if parameter is None else parameter.device)  # before any weight is narrowed
     kind = Masters if policy.rounding == "nearest" else Pure
     return kind(model, lambda params: _optimizers(optimizer(params)), policy)
 

@@ -26,9 +26,8 @@ IN_FLOAT32 = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMS
 statistics, and what weights are computed from (spectral norm)."""
 
 
-def narrowed(model: nn.Module, dtype: torch.dtype) -> list[Parameter]:
-    """Store the model's float32 parameters in `dtype`, but those `IN_FLOAT32`; returned are all its trained ones, in order."""
-    kept = {id(p) for module in model.modules() if isinstance(module, IN_FLOAT32) for p in module.parameters(recurse=False)}
+def narrowable(model: nn.Module, dtype: torch.dtype) -> list[Parameter]:
+    """The parameters that are to be stored in `dtype`: all but those `IN_FLOAT32`; PolicyError for one that cannot be."""
     for name, p in model.named_parameters():
         if is_lazy(p):
             raise PolicyError(
@@ -41,19 +40,29 @@ def narrowed(model: nn.Module, dtype: torch.dtype) -> list[Parameter]:
                 hint="give the model in float32: the update narrows it",
                 parameter=name,
             )
-    for p in model.parameters():
-        p.data = p.data.float() if id(p) in kept else p.data.to(dtype)
-    return [p for p in model.parameters() if p.requires_grad]
+    kept = {id(p) for module in model.modules() if isinstance(module, IN_FLOAT32) for p in module.parameters(recurse=False)}
+    return [p for p in model.parameters() if id(p) not in kept]
 
 
 class Narrow(Store):
-    """What both kinds of narrow weights share: the narrowing, the sums of gradients, the way to float32 for a while."""
+    """What both kinds of narrow weights share: the narrowing, the sums of gradients, the way to float32 for a while.
+
+    Nothing of the model is changed before `begin`, so that an update that is refused leaves it as it was.
+    """
 
     def __init__(self, model: nn.Module, build: Build, policy: Policy) -> None:
-        originals = {id(p): p.data for p in model.parameters()}
-        leaves = narrowed(model, policy.weights)
-        self._sums = Sums(leaves)
-        super().__init__(model, build(self._given(leaves, originals)))
+        self._dtype, self.dtypes = policy.weights, (policy.weights, torch.float32)
+        self._narrowable = narrowable(model, policy.weights)
+        given = self._given([p for p in model.parameters() if p.requires_grad])
+        super().__init__(model, build(given))
+        self._demand_given(given)
+
+    def begin(self) -> None:
+        """Narrow the weights, and widen those that stay float32."""
+        narrow = {id(p) for p in self._narrowable}
+        for p in self.model.parameters():
+            p.data = p.data.to(self._dtype) if id(p) in narrow else p.data.float()
+        self._sums = Sums(self._narrowable)
 
     def adding(self) -> AbstractContextManager[None]:
         """Sums in float32 from the second backward on."""
@@ -76,9 +85,20 @@ class Narrow(Store):
             for p, data, wide in stored:
                 p.data = data.copy_(wide)
 
-    def _given(self, leaves: list[Parameter], originals: dict[int, Tensor]) -> list[Parameter]:
-        """What the optimizers are built from; `originals` are the weights as they came, by the parameter's id."""
+    def _given(self, leaves: list[Parameter]) -> list[Parameter]:
+        """What the optimizers are built from."""
         return leaves
+
+    def _demand_given(self, given: list[Parameter]) -> None:
+        """PolicyError for an optimizer of other tensors than it was given: the model's own, which others follow."""
+        known, names = {id(p) for p in given}, self.names()
+        for p in self.stepped:
+            if id(p) not in known:
+                raise PolicyError(
+                    f"the optimizer holds {names[id(p)]!r}, which is not among the parameters that it was to be built from",
+                    hint="build it from what the function is given: lambda params: torch.optim.AdamW(params)",
+                    parameter=names[id(p)],
+                )
 
     def _wide(self, leaf: Parameter) -> Tensor:
         """The float32 weights of a narrow parameter."""
@@ -92,11 +112,16 @@ class Masters(Narrow):
     place of its 2. From the finite check to the end of the step the gradient lies in float32: 4 bytes in place of 2.
     """
 
-    def _given(self, leaves: list[Parameter], originals: dict[int, Tensor]) -> list[Parameter]:
-        narrow = [leaf for leaf in leaves if leaf.dtype is not torch.float32]
-        self._master_of = {id(leaf): Parameter(originals[id(leaf)].float()) for leaf in narrow}
-        self._leaf_of = {id(self._master_of[id(leaf)]): leaf for leaf in leaves if id(leaf) in self._master_of}
+    def begin(self) -> None:
+        """Narrow the weights; the masters keep what they were."""
+        super().begin()
+        self.dtypes = (torch.float32,)
         self._versions = {id(leaf): leaf._version for leaf in self._leaf_of.values()}
+
+    def _given(self, leaves: list[Parameter]) -> list[Parameter]:
+        narrow = {id(p) for p in self._narrowable}
+        self._master_of = {id(leaf): Parameter(leaf.data.float()) for leaf in leaves if id(leaf) in narrow}
+        self._leaf_of = {id(self._master_of[id(leaf)]): leaf for leaf in leaves if id(leaf) in narrow}
         return [self._master_of.get(id(leaf), leaf) for leaf in leaves]
 
     def open(self) -> list[Parameter]:

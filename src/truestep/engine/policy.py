@@ -95,6 +95,11 @@ class Policy:
         return self
 
     @property
+    def drawing_seed(self) -> int | None:
+        """The seed of what is drawn in a step; None where nothing is."""
+        return self.seed if self.rounding == "stochastic" else None
+
+    @property
     def _arithmetic(self) -> tuple[object, ...]:
         return self.compute, self.matmul, self.weights, self.rounding
 

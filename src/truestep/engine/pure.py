@@ -30,7 +30,7 @@ class Pure(Narrow):
     PORTION = 2**22
 
     def __init__(self, model: nn.Module, build: Build, policy: Policy) -> None:
-        self.dtypes, self._seed = (policy.weights, torch.float32), policy.seed
+        self._seed = policy.seed
         self._gradients: dict[int, Tensor | None] = {}
         super().__init__(model, build, policy)
 

@@ -46,6 +46,10 @@ def _can_divide(optimizer: Optimizer) -> bool:
     return getattr(optimizer, "_step_supports_amp_scaling", False) and all(g.get("fused") for g in optimizer.param_groups)
 
 
+def _is_fused(optimizer: Optimizer) -> bool:
+    return any(group.get("fused") for group in optimizer.param_groups)
+
+
 def _divide_and_step(optimizer: Any, divisor: Tensor) -> None:
     optimizer.grad_scale = divisor
     try:
@@ -64,7 +68,8 @@ class AllOrNone:
     def __init__(self, optimizers: Sequence[Optimizer]) -> None:
         self._optimizers = optimizers
         self._proven = False
-        self._torn: str | None = None
+        self.torn: str | None = None
+        """The exception that ended a step halfway; None: there was none, or a state has been loaded since."""
 
     @contextmanager
     def __call__(self, params: Sequence[Parameter], *, undoable: bool = False) -> Iterator[None]:
@@ -76,22 +81,18 @@ class AllOrNone:
         except BaseException as error:
             if kept is not None:
                 kept.restore()
-            elif self._written(params) != before:
-                self._torn = f"{type(error).__name__}: {error}"
+            elif self._written(params) != before or any(map(_is_fused, self._optimizers)):  # whose kernels move no version
+                self.torn = f"{type(error).__name__}: {error}"
             raise
         self._proven = True
 
     def demand_whole(self) -> None:
         """StateError after a step that an exception ended halfway."""
-        if self._torn is not None:
+        if self.torn is not None:
             raise StateError(
-                f"an exception ended a step halfway, and some parameters may have moved without the others ({self._torn})",
+                f"an exception ended a step halfway, and some parameters may have moved without the others ({self.torn})",
                 hint="restore a checkpoint: model, optimizer, then update.load_state_dict(...)",
             )
-
-    def mended(self) -> None:
-        """A state was loaded: what was half done is gone."""
-        self._torn = None
 
     def _written(self, params: Sequence[Parameter]) -> list[object]:
         """What moves as soon as a step writes: the weights' versions, and those of the state that it comes to first."""

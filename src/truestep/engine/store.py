@@ -18,7 +18,8 @@ from truestep.engine.stepping import AllOrNone, Closure, step
 class Store:
     """Float32 weights, each with its gradient on it. Subclasses keep the weights in a narrower format.
 
-    An attempt goes through it in this order: `open`, `adding` around each backward, `gradients`, then `step` or `clear`.
+    `begin` comes once, and an attempt goes through it in this order: `open`, `adding` around each backward, `gradients`, then
+    `step` or `clear`.
     """
 
     dtypes: tuple[torch.dtype, ...] = (torch.float32,)
@@ -30,6 +31,9 @@ class Store:
         self.stepped = parameters_of(*self.optimizers)
         self.device = self._demand()
         self.all_or_none = AllOrNone(self.optimizers)
+
+    def begin(self) -> None:
+        """Make of the model's weights what the policy says, once nothing can be refused any more: nothing here."""
 
     def open(self) -> list[Parameter]:
         """What a backward has to reach, without a gradient: the parameters as the optimizers hold them now."""

@@ -18,7 +18,7 @@ class Sums:
     """
 
     def __init__(self, leaves: Sequence[Parameter]) -> None:
-        self._leaves = [leaf for leaf in leaves if leaf.dtype is not torch.float32]
+        self._leaves = [leaf for leaf in leaves if leaf.requires_grad]
         self._sums: dict[int, Tensor] = {}
         self._backwards = 0
         self._open = False

@@ -45,7 +45,7 @@ class Update(Generic[M]):
     Args:
         model: float32 parameters on one device; a policy of narrow weights narrows them, but for normalization layers.
         optimizer: any torch optimizer; a list of them, which step together or not at all; or a function from the model's
-            parameters to either, which policies of narrow weights need. One that evaluates the loss again inside its step
+            trained parameters to either, which policies of narrow weights need. One that evaluates the loss again inside its step
             (LBFGS) takes fp32 or bf16, no clip, and `update(window)`; what it finds not finite there is a GradientError.
         loss: from (model, microbatch) to a scalar, in original units, or to several by the names of their terms.
         loss_is: "mean" over its weight, "sum", or "share": the window's loss is the plain sum of the losses.
@@ -118,6 +118,7 @@ class Update(Generic[M]):
         schedulers = schedulers_of(scheduler, store.optimizers)
         self._schedule = Schedule(schedulers, clock_of(clock, schedules=bool(schedulers), counts_tokens=tokens is not None))
         self._buffers, self._guard = Buffers(model), Guard(store.optimizers)
+        store.begin()
 
     def __call__(self, window: list[M]) -> Outcome:
         """Attempt one effective update from the microbatches of `window`, and return what happened."""
@@ -142,7 +143,7 @@ class Update(Generic[M]):
         counts = self.counts.after(reason=None if skip is None else skip.reason, examples=work.examples, tokens=work.tokens)
         ticks = self._schedule.clock(self.counts, counts, ends_epoch=ends_epoch)
         self.counts, self.scale = counts, self._next_scale(skip)
-        self._schedule.tick(ticks, has_stepped=counts.completed > 0)
+        self._schedule.tick(ticks, has_stepped=skip is None)
         self.counts = counts.ticked(ticks)
         return work.report(skip, self.counts, self.scale, self._weight_check)
 
@@ -169,7 +170,7 @@ class Update(Generic[M]):
 
     def state_dict(self) -> dict[str, Any]:
         """Loss scale and counts as plain values; model, optimizer and scheduler have state dicts of their own."""
-        return state_of(self.scale, self.counts)
+        return state_of(self.scale, self.counts, seed=self.plan.policy.drawing_seed)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state` was taken; torch.amp.GradScaler's is taken too, and leaves the counts alone.
@@ -180,9 +181,9 @@ class Update(Generic[M]):
             if "_growth_tracker" in state:
                 self.scale = read_grad_scaler(state, self.scale)
             else:
-                self.scale, self.counts = read_state(state)
+                self.scale, self.counts = read_state(state, self.scale, seed=self.plan.policy.drawing_seed)
             self._schedule.moved()
-            self.plan.store.all_or_none.mended()
+            self.plan.store.all_or_none.torn = None
 
     @property
     def model(self) -> nn.Module:

@@ -25,6 +25,9 @@ Role = Literal["input", "parameter", "constant", "operation"]
 TAKE_MASKS = ("softmax", "attention", "logsumexp")
 """Operations that are told by -inf where not to look: a NaN that they make of one is theirs, not their input's."""
 
+PRODUCTS = frozenset({"mm", "addmm", "bmm", "mv", "addmv", "dot", "convolution", "mkldnn_linear"})
+"""Operations that no mask goes through: an infinite input that comes to be multiplied by weights is a bad number."""
+
 LARGER_THAN_ANY_FORMAT = frozenset({"exp", "exp2", "expm1", "sinh", "cosh", "to_copy"})
 """Operations whose infinity is always a finite number too large for its format."""
 
@@ -180,6 +183,8 @@ def _judged(
         text = f"{site.words} " + (f"put {value} there" if placed else f"made {value} of finite numbers")
         return Origin(role="operation", place=site.module, text=text, innocent=placed, overflow=overflows and not placed)
     held_nan, first = min(sources, key=lambda source: (not source[0], source[1].innocent))
+    if first.role == "input" and site.operation in PRODUCTS:
+        return replace(first, innocent=False)
     if held_nan or not first.innocent or not is_nan:
         return first
     if first.role == "input" and not any(word in site.operation for word in TAKE_MASKS):

@@ -272,9 +272,7 @@ class Reference:
         inputs = [i for i, x in xs.items() if not x.isfinite().all()]
         params = [name for name, p in self.world.model.named_parameters() if not p.isfinite().all()]
         if inputs and named:
-            # Of an infinite input the first NaN may be made further on, as by softmax: then the reason may say so.
-            made_later = set() if xs[inputs[0]].isnan().any() else {Reason.LOSS, Reason.FORWARD, Reason.UNDEFINED}
-            found.reasons, found.place = frozenset({Reason.INPUT} | made_later), f"microbatch {inputs[0]}['x']"
+            found.reasons, found.place = frozenset({Reason.INPUT}), f"microbatch {inputs[0]}['x']"
         if params:
             found.place = None if inputs and named else params[0] if len(params) == 1 else None
             found.reasons |= {Reason.PARAMETER}

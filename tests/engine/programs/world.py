@@ -152,8 +152,8 @@ def build(setup: Setup, *, seed: int | None = None) -> World:
 
 
 def trained(setup: Setup, model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that an optimizer is built from: where weights are narrow, those that take a gradient."""
-    return [p for p in model.parameters() if p.requires_grad or setup.policy not in WEIGHTS]
+    """The parameters that an optimizer is built from."""
+    return [p for p in model.parameters() if p.requires_grad]
 
 
 def batches(setup: Setup, window: tuple[Micro, ...]) -> list[Batch]:
