@@ -2,7 +2,6 @@
 
 import math
 import os
-import random
 import resource
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import torch
 import truestep
 from tests.checkpoint.trainings import begin, plain, state, train
 from tests.disk.faults import in_child
-from truestep.checkpoint.randomness import absent, random_state, set_random_state
 from truestep.errors import CheckpointError, StateError, UsageError
 
 
@@ -253,26 +251,6 @@ def test_inside_an_attempt_there_is_nothing_whole_to_save(training, tmp_path):
     with pytest.raises(StateError), update.attempt():
         truestep.Checkpoints(tmp_path).save(update)
     assert names(tmp_path) == []
-
-
-def test_random_states_come_back_bit_for_bit():
-    def draw():
-        return torch.rand(3).tolist(), torch.randn(1).item(), random.gauss(0, 1), np.random.randn(3).tolist(), random.random()
-
-    random.gauss(0, 1)  # half of a pair waits in Python's generator
-    np.random.randn()  # and in NumPy's
-    state = random_state()
-    drawn = draw()
-    draw()
-    set_random_state(state)
-    assert draw() == drawn
-
-
-def test_generators_of_devices_that_are_not_there_are_told():
-    devices = torch.cuda.device_count()
-    state = random_state() | {"cuda": [torch.empty(0)] * (devices + 2)}
-    assert absent(state) == (f"random state of cuda:{devices}", f"random state of cuda:{devices + 1}")
-    assert absent(random_state()) == absent(None) == ()
 
 
 def test_saving_reads_the_state_where_it_lies(tmp_path):

@@ -15,8 +15,8 @@ import pytest
 import truestep
 from tests.checkpoint.trainings import begin, state, train
 from tests.disk.faults import ERRORS, errors_of, in_child, intercepted, killed, traced
-from truestep.checkpoint.randomness import random_state, set_random_state
 from truestep.disk import atomic
+from truestep.engine.randomness import random_state, set_random_state
 
 STALE = ".attempt-00000001.ckpt.0123abcd.new"
 KEPT = ["attempt-00000002.ckpt", "attempt-00000006.ckpt", "attempt-00000008.ckpt"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from truestep.checkpoint.file import why
-from truestep.checkpoint.randomness import random_state
+from truestep.engine.randomness import random_state
 from truestep.engine.update import Update
 from truestep.errors import CheckpointError
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from truestep.engine.randomness import own_random_state
 from truestep.run import initial_digest
 from truestep.run.building import data_digest
-from truestep.run.isolation import own_random_state
 from truestep.tasks import Task
 from truestep.tasks.checking import demand_model, demand_optimizer, demand_scheduler, demand_splits
 from truestep.tasks.place import file_of, their_code

@@ -14,7 +14,8 @@ from truestep.engine.closures import Evaluations
 from truestep.engine.gradients import multiply
 from truestep.engine.plan import Plan
 from truestep.engine.policy import POLICIES
-from truestep.engine.replay import RandomState, Replay, kept_random_states
+from truestep.engine.randomness import TorchRandomState, own_random_state
+from truestep.engine.replay import Replay
 from truestep.engine.terms import Added, joined
 from truestep.probe.buffers import Buffers
 from truestep.probe.finiteness import all_finite
@@ -27,7 +28,7 @@ class Forwards:
         self.plan = plan
         self.microbatches: list[Any] = []
         self.losses: list[Added] = []
-        self._random = RandomState.now(plan.device)
+        self._random = TorchRandomState.now(plan.device)
 
     def loss(self) -> float | None:
         """The losses by their shares, not yet divided; None where no loss weighed anything."""
@@ -60,7 +61,7 @@ class Forwards:
             multiply(gradients, 1.0 / (scale * divisor))
             return sum(values) / divisor, all_finite(gradients)
 
-        with kept_random_states(self.plan.device):
+        with own_random_state(self.plan.device):
             yield Evaluations(found / divisor, again, has_moved=lambda: _versions(params) != before)
 
     def _add_again(self, index: int, loss: Tensor, scale: float, params: Sequence[Parameter]) -> float:

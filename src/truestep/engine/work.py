@@ -16,7 +16,7 @@ from truestep.engine.forwards import Forwards, trained
 from truestep.engine.gradients import Verdict, judge
 from truestep.engine.outcome import Outcome, Reason, Skip
 from truestep.engine.plan import Plan
-from truestep.engine.replay import kept_random_states
+from truestep.engine.randomness import own_random_state
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard, Seal
 from truestep.engine.terms import Added, Summand, TermShares, losses_by_microbatch, losses_by_term, read
@@ -153,7 +153,7 @@ class Work:
             scale=self.scale,
             replay=self._forwards.replay() if self._can_replay else None,
         )
-        with kept_random_states(self.plan.device):
+        with own_random_state(self.plan.device):
             return diagnose(evidence, verdict)
 
     def undo(self) -> None:

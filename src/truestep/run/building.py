@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from truestep.engine.randomness import own_random_state
 from truestep.engine.update import Update
 from truestep.errors import UsageError
-from truestep.run.isolation import own_random_state, seed_all
+from truestep.run.isolation import seed_all
 from truestep.run.sampling import derived
 from truestep.run.settings import Plan, Settings, plan_of
 from truestep.tasks import Splits, Task

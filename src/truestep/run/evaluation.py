@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from truestep.engine.policy import Policy
-from truestep.run.isolation import own_random_state, seed_all
+from truestep.engine.randomness import own_random_state
+from truestep.run.isolation import seed_all
 from truestep.run.sampling import derived
 from truestep.tasks import Task
 from truestep.tasks.checking import demand_quality

@@ -1,4 +1,4 @@
-"""Random state and threads that belong to a run alone, and go back to what they were after it."""
+"""The seed of all that a task's code may draw from, and the threads that belong to a run alone."""
 
 from __future__ import annotations
 
@@ -8,20 +8,6 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
-
-from truestep.engine.replay import RandomState
-
-
-@contextmanager
-def own_random_state(device: torch.device) -> Iterator[None]:
-    """Whatever is drawn or seeded inside leaves no trace in torch, numpy or Python's random."""
-    before, numbers, python = RandomState.now(device), np.random.get_state(), random.getstate()
-    try:
-        yield
-    finally:
-        before.restore()
-        np.random.set_state(numbers)
-        random.setstate(python)
 
 
 def seed_all(seed: int, device: torch.device) -> None:

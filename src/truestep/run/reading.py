@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from truestep.run.isolation import own_random_state, seed_all
+from truestep.engine.randomness import own_random_state
+from truestep.run.isolation import seed_all
 from truestep.run.sampling import derived
 
 M = TypeVar("M")

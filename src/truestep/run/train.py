@@ -11,15 +11,15 @@ from typing import Any
 import torch
 
 from truestep.checkpoint import Restored
-from truestep.checkpoint.randomness import random_state, set_random_state
 from truestep.engine.outcome import Outcome
+from truestep.engine.randomness import own_random_state, random_state, set_random_state
 from truestep.engine.windows import Window
 from truestep.errors import FileError, SkipLimitError, UsageError
 from truestep.ledger import Alert, Ledger, SkipAlarm
 from truestep.ledger.sinks import Sink
 from truestep.run.building import build, device_of, moved
 from truestep.run.ending import AttemptOutOfMemoryError, ending_of, is_out_of_memory
-from truestep.run.isolation import own_random_state, own_threads
+from truestep.run.isolation import own_threads
 from truestep.run.record import RunRecord
 from truestep.run.saving import Saver, Saving
 from truestep.run.settings import Settings
