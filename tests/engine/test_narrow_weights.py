@@ -289,11 +289,28 @@ def test_weights_that_were_written_behind_the_masters_are_refused_by_name(policy
     update.model.load_state_dict(other.model.state_dict())
     with pytest.raises(StateError, match=r"'0\.weight' were written"):
         update([batch(4)])
+    with pytest.raises(StateError, match=r"'0\.weight' were written"), update.in_float32():
+        pass
+    assert same(weights(update.model), weights(other.model))
+    update.take_weights()
+    assert same(list(update.weights().values()), [w.float() for w in weights(other.model)])
     with update.in_float32(), other.in_float32():
         update.model.load_state_dict(other.model.state_dict())
     assert same(list(update.weights().values()), list(other.weights().values()))
     assert same(weights(update.model), weights(other.model))
     assert update([batch(4)]).completed
+
+
+@pytest.mark.parametrize("policy", MASTER)
+def test_a_write_that_moves_no_version_is_found_within_as_many_attempts_as_there_are_parameters(policy: str) -> None:
+    update = build(policy)
+    for p in update.model.parameters():
+        p.data.mul_(0.5)
+    before = update.counts
+    with pytest.raises(StateError, match="were written"):
+        for _ in update.model.parameters():
+            update([batch(4)])
+    assert update.counts.attempts < before.attempts + 4
 
 
 def test_the_float32_weights_stay_out_of_an_open_attempt() -> None:
@@ -328,16 +345,34 @@ def test_a_model_in_a_third_format_is_refused_by_name() -> None:
         build("bf16-master", model)
 
 
-def test_frozen_parameters_are_narrow_and_stay() -> None:
+@pytest.mark.parametrize("policy", NARROW)
+def test_what_no_optimizer_of_the_update_holds_stays_as_it_is(policy: str) -> None:
     model = mlp()
-    model[0].requires_grad_(False)
-    update = build("bf16-master", model)
     before = weights(model)
-    update([batch(4)])
-    assert model[0].weight.dtype is torch.bfloat16
+    update = truestep.Update(model, lambda params: torch.optim.AdamW(params[2:], lr=1e-2), loss=cross_entropy, policy=policy)
+    update([batch(4), batch(2)])
+    assert [p.dtype for p in model.parameters()] == [torch.float32] * 2 + [NARROW[policy]] * 2
     assert set(update.weights()) == {"2.weight", "2.bias"}
     assert same(before[:2], weights(model)[:2])
-    assert not same(before[2:], weights(model)[2:])
+
+
+@pytest.mark.parametrize("policy", NARROW)
+def test_the_parameters_that_an_optimizer_is_built_from_are_the_models_in_their_order_frozen_ones_too(policy: str) -> None:
+    model, given = mlp(), []
+    model[0].requires_grad_(False)
+
+    def build(params: list[nn.Parameter]) -> torch.optim.Optimizer:
+        given.extend(params)
+        return torch.optim.AdamW(params, lr=1e-2)
+
+    update = truestep.Update(model, build, loss=cross_entropy, policy=policy)
+    assert [(p.shape, p.requires_grad) for p in given] == [(p.shape, p.requires_grad) for p in model.parameters()]
+    before = weights(model)
+    update([batch(4), batch(2)])
+    assert same(before[:2], weights(model)[:2])
+    model[0].requires_grad_(True)
+    update([batch(4), batch(2)])
+    assert not same(before[:1], weights(model)[:1])
 
 
 @pytest.mark.parametrize("policy", NARROW)

@@ -12,11 +12,11 @@ from torch.optim import Optimizer
 
 from truestep.engine.clock import demand_scheduler
 from truestep.engine.demands import demand_model
-from truestep.engine.narrow import Masters
+from truestep.engine.masters import Masters
 from truestep.engine.policy import Policy
 from truestep.engine.pure import Pure
 from truestep.engine.store import Store
-from truestep.errors import OptimizerError, PolicyError
+from truestep.errors import PolicyError
 
 Given = Optimizer | Sequence[Optimizer] | Callable[[list[Parameter]], Optimizer | Sequence[Optimizer]]
 
@@ -24,11 +24,8 @@ Given = Optimizer | Sequence[Optimizer] | Callable[[list[Parameter]], Optimizer 
 def store_of(policy: Policy, model: nn.Module, optimizer: Given) -> Store:
     """The store of this policy, with its optimizers."""
     demand_model(model)
-    trained = [p for p in model.parameters() if p.requires_grad]
-    if callable(optimizer) and not trained:
-        raise OptimizerError("the model holds no parameter that takes a gradient", hint="look for requires_grad=False")
     if policy.weights is torch.float32:
-        return Store(model, _optimizers(optimizer(trained) if callable(optimizer) else optimizer))
+        return Store(model, _optimizers(optimizer(list(model.parameters())) if callable(optimizer) else optimizer))
     if not callable(optimizer):
         raise PolicyError(
             f"policy {policy.name} steps other tensors than the model's float32 parameters, and builds its optimizer from them",

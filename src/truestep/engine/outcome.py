@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from truestep.engine.counts import Counts
-from truestep.errors import StateError
+from truestep.errors import SkipLimitError, StateError
 
 
 class Reason(StrEnum):
@@ -84,3 +84,18 @@ class Outcome:
         if self.completed and self.parameters_moved is None:
             raise StateError("whether the parameters moved was not tracked", hint="build the update with track_moves=True")
         return bool(self.parameters_moved)
+
+
+def demand_progress(outcome: Outcome, limit: int | None) -> None:
+    """SkipLimitError, with the outcome, after `limit` skips in a row; None permits any number."""
+    skips, skip = outcome.counts.consecutive_skips, outcome.skip
+    if limit is None or skips < limit or skip is None:
+        return
+    raise SkipLimitError(
+        f"{skips} attempts in a row were skipped; the last for {skip.reason}: {skip.detail}",
+        hint="see error.outcome: reason, place, loss scale and counts; a loss scale cures backward overflows only",
+        reason=str(skip.reason),
+        place=skip.place or "unknown",
+        loss_scale=outcome.loss_scale,
+        outcome=outcome,
+    )

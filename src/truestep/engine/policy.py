@@ -168,14 +168,20 @@ def _effective(own: str, process: str) -> str:
 
 
 @contextmanager
+def uncached() -> Iterator[None]:
+    """What an autocast of the surroundings has cast outside is not used inside, and the other way round."""
+    torch.clear_autocast_cache()
+    try:
+        yield
+    finally:
+        torch.clear_autocast_cache()
+
+
+@contextmanager
 def _undisturbed(device: torch.device) -> Iterator[None]:
     """Inside, neither an autocast nor a no_grad of the surroundings is in force; costs nothing where there is none."""
     if torch.is_grad_enabled() and not torch.is_autocast_enabled(device.type):
         yield
         return
-    with torch.autocast(device.type, enabled=False), torch.enable_grad():
-        torch.clear_autocast_cache()
-        try:
-            yield
-        finally:
-            torch.clear_autocast_cache()
+    with torch.autocast(device.type, enabled=False), torch.enable_grad(), uncached():
+        yield

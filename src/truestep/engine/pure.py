@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -16,6 +16,7 @@ from truestep.engine.narrow import Build, Narrow
 from truestep.engine.policy import Policy
 from truestep.engine.rounding import generator_of, stochastically_rounded
 from truestep.engine.stepping import Closure
+from truestep.errors import StateError
 
 
 class Pure(Narrow):
@@ -75,21 +76,47 @@ class Pure(Narrow):
 
     @contextmanager
     def _widened(self, optimizer: Optimizer, portion: list[Parameter], generator: torch.Generator) -> Iterator[None]:
-        """Inside, weights and moments are float32 and the weights carry their gradients; then they are rounded."""
-        narrow_ones = [(p, p.data) for p in portion if p.dtype is not torch.float32]
-        for p, data in narrow_ones:
-            p.grad = None
-            p.data = data.float()
-            p.grad = self._gradients.pop(id(p), None)
-            _cast(optimizer.state.get(p, {}), data.dtype, Tensor.float)
+        """Inside, weights and moments are float32 and the weights carry their gradients; then they are rounded.
+
+        After an exception the narrow weights and their moments are what they were.
+        """
+        stored = [(p, p.data, _copied(optimizer.state.get(p, {}))) for p in portion if p.dtype is not torch.float32]
         try:
+            for p, data, state in stored:
+                p.grad = None
+                p.data = data.float()
+                p.grad = self._gradients[id(p)]
+                if state:
+                    optimizer.state[p].update(self._wide_state(p, state))
             yield
-        finally:
-            for p, data in narrow_ones:
-                p.grad, wide, p.data = None, p.data, data
-                with torch.no_grad():
-                    p.copy_(stochastically_rounded(wide, generator))
-                _cast(optimizer.state.get(p, {}), torch.float32, lambda moment: stochastically_rounded(moment, generator))
+            rounded = [
+                (stochastically_rounded(p.data, generator), _rounded(optimizer.state.get(p, {}), generator)) for p, _, _ in stored
+            ]
+        except BaseException:
+            for p, data, state in stored:
+                p.grad, p.data = None, data
+                if state:
+                    optimizer.state[p] = state
+                else:
+                    optimizer.state.pop(p, None)
+            raise
+        for (p, data, _), (weights, held) in zip(stored, rounded, strict=True):
+            p.grad, p.data, self._gradients[id(p)] = None, data, None
+            with torch.no_grad():
+                p.copy_(weights)
+            if held:
+                optimizer.state[p].update(held)
+
+    def _wide_state(self, p: Parameter, state: dict[str, object]) -> dict[str, object]:
+        """The moments in float32; StateError for a number that torch has cast on loading, as no moment is one."""
+        low = {key: value for key, value in state.items() if isinstance(value, Tensor) and value.dtype is self._dtype}
+        cast = [key for key, value in low.items() if value.dim() == 0]
+        if cast:
+            raise StateError(
+                f"the optimizer's {cast[0]!r} of {self.names()[id(p)]!r} was loaded in {str(self._dtype).removeprefix('torch.')}",
+                hint="load the optimizer's state inside `with update.in_float32():`, where torch leaves its numbers as they are",
+            )
+        return {key: value.float() for key, value in low.items()}
 
 
 @contextmanager
@@ -105,8 +132,12 @@ def only(optimizer: Optimizer, portion: Sequence[Parameter]) -> Iterator[None]:
             group["params"] = params
 
 
-def _cast(state: dict[str, object], dtype: torch.dtype, cast: Callable[[Tensor], Tensor]) -> None:
-    """Cast the tensors of a parameter's state that have this format; a count of steps, which has no dimension, is left alone."""
-    for key, value in state.items():
-        if isinstance(value, Tensor) and value.dtype is dtype and value.dim() > 0:
-            state[key] = cast(value)
+def _copied(state: dict[str, object]) -> dict[str, object]:
+    """What a step would write in place: its numbers. The moments themselves are not copied, for it is given wider ones."""
+    return {key: value.clone() if isinstance(value, Tensor) and value.dim() == 0 else value for key, value in state.items()}
+
+
+def _rounded(state: dict[str, object], generator: torch.Generator) -> dict[str, object]:
+    """The moments, rounded; a count of steps, or any other number without a dimension, is left alone."""
+    moments = {key: value for key, value in state.items() if isinstance(value, Tensor) and value.dtype is torch.float32}
+    return {key: stochastically_rounded(value, generator) for key, value in moments.items() if value.dim() > 0}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any
 
 import torch
@@ -96,9 +95,15 @@ class AllOrNone:
 
     def _written(self, params: Sequence[Parameter]) -> list[object]:
         """What moves as soon as a step writes: the weights' versions, and those of the state that it comes to first."""
-        firsts = [state for optimizer in self._optimizers for state in islice(optimizer.state.values(), 1)]
-        held = [value for state in firsts for value in state.values() if isinstance(value, Tensor)]
+        held = [value for state in map(_first_state, self._optimizers) for value in state.values() if isinstance(value, Tensor)]
         return [*(p._version for p in params), *((id(value), value._version) for value in held)]
+
+
+def _first_state(optimizer: Optimizer) -> dict[str, Any]:
+    """The state of the first parameter that has a gradient: a step writes it before any other, or with all others."""
+    reached = (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None)
+    state: Any = next((optimizer.state.get(p, {}) for p in reached), {})
+    return state if isinstance(state, dict) else {}
 
 
 class _Kept:

@@ -68,8 +68,16 @@ class Store:
 
     def step(self, gradients: list[Tensor], factor: float, *, draw: int, closure: Closure | None = None) -> None:
         """Step all optimizers with `gradients` times `factor`, or none; `draw` numbers the update for those that draw."""
-        with self.all_or_none(self.stepped, undoable=closure is not None):
+        with self.all_or_none(self.movable(), undoable=closure is not None):
             step(self.optimizers, gradients, factor, closure)
+            self._settle()
+
+    def movable(self) -> list[Parameter]:
+        """What a step writes."""
+        return self.stepped
+
+    def take_weights(self) -> None:
+        """What the model holds is what goes on: nothing to do where there is nothing beside it."""
 
     def clear(self) -> None:
         """Leave no gradient."""
@@ -88,6 +96,9 @@ class Store:
     def in_float32(self) -> Iterator[None]:
         """Inside, the model's parameters are the float32 weights; what is written to them there stays."""
         yield
+
+    def _settle(self) -> None:
+        """What a step leaves to be done, before it counts as made: nothing here."""
 
     def _demand(self) -> torch.device:
         return demand_parameters(self.stepped, self.names(), dtypes=self.dtypes)

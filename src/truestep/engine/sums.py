@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -17,27 +17,25 @@ class Sums:
     Each parameter's gradient is added as soon as a backward has made it, and given up: 4 bytes a parameter, and no 2 beside them.
     """
 
-    def __init__(self, leaves: Sequence[Parameter]) -> None:
-        self._leaves = [leaf for leaf in leaves if leaf.requires_grad]
+    def __init__(self) -> None:
+        self._leaves: dict[int, Tensor] = {}
         self._sums: dict[int, Tensor] = {}
         self._backwards = 0
         self._open = False
-        sums = weakref.ref(self)
 
-        def fold(leaf: Tensor) -> None:
-            alive = sums()
-            if alive is not None and alive._open and alive._backwards:
-                alive._fold(leaf)
-
-        for leaf in self._leaves:
-            hook = leaf.register_post_accumulate_grad_hook(fold)  # type: ignore[no-untyped-call]  # torch's is untyped
-            weakref.finalize(self, hook.remove)
+    def watch(self, leaves: Sequence[Parameter]) -> None:
+        """Take the gradients of these parameters too, from the next window on."""
+        for leaf in leaves:
+            if id(leaf) not in self._leaves:
+                self._leaves[id(leaf)] = leaf
+                hook = leaf.register_post_accumulate_grad_hook(_folding_into(self))  # type: ignore[no-untyped-call]  # torch's is
+                weakref.finalize(self, hook.remove)
 
     @contextmanager
     def adding(self) -> Iterator[None]:
         """One backward. The first of a window leaves its gradients where they are, in the narrow format."""
         if self._backwards == 1:
-            for leaf in self._leaves:
+            for leaf in self._leaves.values():
                 self._fold(leaf)
         try:
             self._open = True
@@ -67,3 +65,15 @@ class Sums:
             self._sums[id(leaf)] = gradient.float()
         else:
             self._sums[id(leaf)] = held.add_(gradient) if held.layout is gradient.layout else held + gradient
+
+
+def _folding_into(sums: Sums) -> Callable[[Tensor], None]:
+    """A hook that adds a gradient as soon as it is there; nothing to a window's first, and nothing once `sums` has gone."""
+    held = weakref.ref(sums)
+
+    def fold(leaf: Tensor) -> None:
+        alive = held()
+        if alive is not None and alive._open and alive._backwards:
+            alive._fold(leaf)
+
+    return fold

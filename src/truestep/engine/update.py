@@ -15,16 +15,15 @@ from truestep.engine.clip import Clip, clip_of
 from truestep.engine.clock import Every, Schedule, clock_of
 from truestep.engine.counts import Counts
 from truestep.engine.demands import demand_closures
-from truestep.engine.outcome import Outcome, Reason, Skip
+from truestep.engine.outcome import Outcome, Reason, Skip, demand_progress
 from truestep.engine.plan import Incurable, Plan, total_of
-from truestep.engine.policy import Policy, scale_of
+from truestep.engine.policy import Policy, scale_of, uncached
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard
 from truestep.engine.state import read_grad_scaler, read_state, state_of
 from truestep.engine.weight_check import WeightChecks
 from truestep.engine.weights import LossIs, Weight, weight_of
 from truestep.engine.work import Work
-from truestep.errors import SkipLimitError
 from truestep.probe.buffers import Buffers
 
 M = TypeVar("M")
@@ -206,12 +205,18 @@ class Update(Generic[M]):
 
     @contextmanager
     def in_float32(self) -> Iterator[None]:
-        """Inside, the model's parameters are the float32 weights, to evaluate, save or load them; a write reaches the masters.
+        """Inside, the model's parameters are the float32 weights, to evaluate, save or load them; what is written there stays.
 
-        Nothing changes for a policy whose weights are float32. StateError inside an attempt.
+        Nothing changes for a policy whose weights are float32. StateError inside an attempt, and where weights were written
+        outside that the masters do not know.
         """
-        with self._guard.closed("the model holds its float32 weights"), self.plan.store.in_float32():
+        with self._guard.closed("the model holds its float32 weights"), uncached(), self.plan.store.in_float32():
             yield
+
+    def take_weights(self) -> None:
+        """Go on from the narrow weights as they stand, where somebody has written them: masters become what they are."""
+        with self._guard.closed():
+            self.plan.store.take_weights()
 
     @contextmanager
     def _attempt(self, total: Weight | None, ends_epoch: bool, *, can_replay: bool) -> Iterator[Attempt]:
@@ -225,7 +230,7 @@ class Update(Generic[M]):
             finally:
                 work.close()
                 self._weight_check.close()
-        self._demand_progress(work.outcome)
+        demand_progress(work.outcome, self.plan.max_consecutive_skips)
 
     def _next_scale(self, skip: Skip | None) -> LossScale:
         """The scale moves after a completed attempt and after a skip that a smaller scale can cure."""
@@ -233,17 +238,3 @@ class Update(Generic[M]):
             return self.scale.after(finite=True)
         backs_off = skip.curable or (self.plan.incurable == "backoff" and skip.reason is not Reason.WEIGHT)
         return self.scale.after(finite=False) if backs_off else self.scale
-
-    def _demand_progress(self, outcome: Outcome) -> None:
-        """SkipLimitError, with the outcome, after more skips in a row than were allowed."""
-        limit, skips, skip = self.plan.max_consecutive_skips, outcome.counts.consecutive_skips, outcome.skip
-        if limit is None or skips < limit or skip is None:
-            return
-        raise SkipLimitError(
-            f"{skips} attempts in a row were skipped; the last for {skip.reason}: {skip.detail}",
-            hint="see error.outcome: reason, place, loss scale and counts; a loss scale cures backward overflows only",
-            reason=str(skip.reason),
-            place=skip.place or "unknown",
-            loss_scale=outcome.loss_scale,
-            outcome=outcome,
-        )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tests.engine.programs.program import Scale, Setup
-from tests.engine.programs.world import WEIGHTS, Batch, UserError, World, build, scored, trained, weight_of
+from tests.engine.programs.world import WEIGHTS, Batch, UserError, World, build, parameters, scored, weight_of
 from truestep import Reason
 from truestep.errors import ClockError, WeightError
 
@@ -87,7 +87,7 @@ class Reference:
     def _narrow(self) -> None:
         """By hand: weights cast to the policy's format, and masters or the weights themselves given to the optimizer."""
         model, dtype = self.world.model, WEIGHTS.get(self.setup.policy)
-        self.leaves = trained(self.setup, model)
+        self.leaves = parameters(self.setup, model)
         wide = [p.detach().clone() for p in self.leaves]
         norms = [p for m in model.modules() if isinstance(m, torch.nn.BatchNorm1d) for p in m.parameters()]
         for p in model.parameters():

@@ -18,7 +18,7 @@ from tests.engine.programs.laws import LAWS, Evidence, Exact, clips
 from tests.engine.programs.program import Action, Block, Call, Epoch, Mode, Program, Reload, Setup
 from tests.engine.programs.reference import Ask, Forecast, Reference
 from tests.engine.programs.snapshot import differences, taken
-from tests.engine.programs.world import FACTORS, Batch, UserError, batches, build, join, scored, trained, weight_of
+from tests.engine.programs.world import FACTORS, Batch, UserError, batches, build, join, parameters, scored, weight_of
 from truestep.ledger import outcomes
 
 Tally = Counter[str]
@@ -36,7 +36,7 @@ class Engine:
         by_function = setup.given == "function"
         self.update: truestep.Update[Batch] = truestep.Update(
             self.world.model,
-            self.world.train_by if by_function else self.world.train_by(trained(setup, self.world.model)),
+            self.world.train_by if by_function else self.world.train_by(parameters(setup, self.world.model)),
             loss=self.world.loss,
             loss_is=setup.loss_is,
             weight=None if setup.weights == "examples" else lambda batch: weight_of(setup, batch),

@@ -151,9 +151,9 @@ def build(setup: Setup, *, seed: int | None = None) -> World:
         return World(setup, MODELS[setup.model]())
 
 
-def trained(setup: Setup, model: nn.Module) -> list[nn.Parameter]:
+def parameters(setup: Setup, model: nn.Module) -> list[nn.Parameter]:
     """The parameters that an optimizer is built from."""
-    return [p for p in model.parameters() if p.requires_grad]
+    return list(model.parameters())
 
 
 def batches(setup: Setup, window: tuple[Micro, ...]) -> list[Batch]:
