@@ -14,7 +14,7 @@ from torch.nn import Parameter
 
 from truestep.engine.gradients import Verdict
 from truestep.engine.outcome import Reason, Skip
-from truestep.engine.replay import Replay
+from truestep.engine.recording import Recording
 from truestep.engine.scale import LossScale
 from truestep.errors import StateError
 from truestep.probe.backward import Fault, first_fault
@@ -46,7 +46,7 @@ class Evidence:
     terms: Mapping[int, str]
     """The names of the terms in `losses` that are not finite; empty where the loss has no terms."""
     scale: LossScale
-    replay: Replay | None
+    recording: Recording | None
     """None for an attempt() block, whose forwards cannot be run again."""
 
     def bad_loss(self, index: int) -> str:
@@ -59,18 +59,18 @@ def diagnose(evidence: Evidence, verdict: Verdict) -> Skip:
     """The reason of a skip: what a smaller scale cures, found by trying; else what the first bad value was computed from."""
     if verdict.unscaling_overflows:
         skip = _skip(Reason.UNSCALE, _worst(evidence), "finite while scaled, beyond float32 once unscaled")
-    elif evidence.replay is None:
+    elif evidence.recording is None:
         skip = _untried(evidence, "an attempt() block cannot be run again")
     else:
-        skip = _tried(evidence, _Replays(evidence, evidence.replay))
+        skip = _tried(evidence, _Replays(evidence, evidence.recording))
     return skip if skip.curable or skip.reason in (Reason.INPUT, Reason.PARAMETER) else _with_weights(evidence, skip)
 
 
 class _Replays:
-    """What can be found by running the window again, each time from the random state and buffers that it had."""
+    """What can be found by replays, each from the random state and buffers that the window had."""
 
-    def __init__(self, evidence: Evidence, replay: Replay) -> None:
-        self._evidence, self._replay = evidence, replay
+    def __init__(self, evidence: Evidence, recording: Recording) -> None:
+        self._evidence, self._recording = evidence, recording
         self._buffers = Buffers(evidence.model)
         self._buffers.keep()
 
@@ -150,7 +150,7 @@ class _Replays:
 
     def _losses(self) -> Iterator[Tensor]:
         self._buffers.restore()
-        for index, loss in enumerate(self._replay.losses()):
+        for index, loss in enumerate(self._recording.replay()):
             if math.isfinite(self._evidence.losses.get(index, loss.item())) != math.isfinite(loss.item()):
                 raise StateError(f"the loss of microbatch {index} came out as {loss.item()}")
             yield loss
@@ -159,7 +159,7 @@ class _Replays:
         """`look` at the loss of a microbatch in float32; None where what a narrower policy runs does not run in float32."""
         self._buffers.restore()
         try:
-            return look(next(islice(self._replay.losses(in_float32=True), index, None)))
+            return look(next(islice(self._recording.replay(in_float32=True), index, None)))
         except (RuntimeError, TypeError, ValueError):
             return None
 

@@ -10,16 +10,18 @@ import torch
 from torch import Tensor
 
 from truestep.engine.clock import Clock
+from truestep.engine.closure import closure_of
 from truestep.engine.counts import Counts
 from truestep.engine.diagnosis import Evidence, diagnose
-from truestep.engine.forwards import Forwards, trained
 from truestep.engine.gradients import Verdict, judge
 from truestep.engine.outcome import Outcome, Reason, Skip
+from truestep.engine.parameters import trained
 from truestep.engine.plan import Plan
 from truestep.engine.randomness import own_random_state
+from truestep.engine.recording import Recording
 from truestep.engine.scale import LossScale
 from truestep.engine.seal import Guard, Seal
-from truestep.engine.terms import Added, Summand, TermShares, losses_by_microbatch, losses_by_term, read
+from truestep.engine.terms import Added, Summand, TermShares, losses_by_microbatch, losses_by_term
 from truestep.engine.weight_check import WeightChecks
 from truestep.engine.weights import Weight
 from truestep.engine.windows import demand_count
@@ -63,7 +65,7 @@ class Work:
         self._params = plan.store.open()
         buffers.keep()
         self._seal = Seal(self._params)
-        self._forwards = Forwards(plan)
+        self._recording = Recording(plan)
 
     @property
     def unit(self) -> float:
@@ -72,8 +74,7 @@ class Work:
 
     def add(self, summands: Sequence[Summand], microbatch: Any) -> None:
         """One microbatch: one backward of its loss, every term at its share and the loss scale; none where no share is left."""
-        index = len(self._forwards.microbatches)
-        self._forwards.microbatches.append(microbatch)
+        index = self._recording.begin(microbatch)
         summands = [summand for summand in summands if summand.share]
         if not summands:
             return
@@ -86,7 +87,7 @@ class Work:
         with self._store.adding():
             torch.autograd.backward(scaled, inputs=trained(self._params))
         self._seal.renew()
-        self._forwards.losses.extend(added)
+        self._recording.add(added)
         self._last = summands[-1].loss
 
     def count(self, examples: int | None, tokens: int | None) -> None:
@@ -108,7 +109,7 @@ class Work:
                 "a backward of this attempt failed, and the block went on without it",
                 hint="let the exception leave the block: the attempt is then undone",
             )
-        if not self._forwards.losses:
+        if not self._recording.losses:
             if self.shares.weightless:
                 return Verdict(norm=None)
             raise StateError("the attempt made no backward", hint="call attempt.backward(loss, weight) for each microbatch")
@@ -117,7 +118,7 @@ class Work:
         self._gradients = self._store.gradients()
         self._guard.demand_reached(len(self._gradients), self._last)
         verdict = judge(self._gradients, self.unit)
-        self._forwards.losses = read(self._forwards.losses)
+        self._recording.read()
         return verdict
 
     def apply(self, norm: float, *, draw: int) -> None:
@@ -128,8 +129,8 @@ class Work:
         plan, self._norm = self.plan, norm
         factor, self._clipped = plan.clip(self._gradients, norm=norm, unit=self.unit)
         before = [p.detach().clone() for p in self._store.stepped] if plan.track_moves else None
-        closures = self._forwards.evaluating(self._params, scale=self.scale.value, divisor=self.shares.divisor())
-        with self._guard.opened(), closures as closure:
+        closing = closure_of(plan, self._recording, self._params, scale=self.scale.value, divisor=self.shares.divisor())
+        with self._guard.opened(), closing as closure:
             self._store.step(self._gradients, factor, draw=draw, closure=closure)
         self.decided = True
         if before is not None:
@@ -137,21 +138,21 @@ class Work:
 
     def explain(self, verdict: Verdict) -> Skip:
         """Why there is no update, by diagnosis from the state that the window started from; random states are as before it."""
-        if not self._forwards.losses:
+        if not self._recording.losses:
             return Skip(reason=Reason.WEIGHT, place=None, detail="no microbatch of the window weighs anything", curable=False)
         if self.penalty_overflow is not None:
             return Skip(reason=Reason.BACKWARD, place=None, detail=self.penalty_overflow, curable=self.scale.can_shrink)
         self._buffers.restore()
-        losses, terms = losses_by_microbatch(self._forwards.losses)
+        losses, terms = losses_by_microbatch(self._recording.losses)
         evidence = Evidence(
             model=self.plan.model,
             params=trained(self._params),
             gradients=self._store.named_gradients(),
-            microbatches=self._forwards.microbatches,
+            microbatches=self._recording.microbatches,
             losses=losses,
             terms=terms,
             scale=self.scale,
-            replay=self._forwards.replay() if self._can_replay else None,
+            recording=self._recording if self._can_replay else None,
         )
         with own_random_state(self.plan.device):
             return diagnose(evidence, verdict)
@@ -167,11 +168,12 @@ class Work:
         self.open = False
         if not self.decided:
             self.undo()
-        self._gradients, self._forwards.microbatches, self._last = [], [], None  # whoever keeps the attempt keeps no tensors
+        self._gradients, self._last = [], None
+        self._recording.forget()
 
     def report(self, skip: Skip | None, counts: Counts, next_scale: LossScale, weight_check: WeightChecks) -> Outcome:
         """The outcome, once all has been decided."""
-        loss = self._forwards.loss()
+        loss = self._recording.loss()
         return Outcome(
             policy=self.plan.policy.name,
             skip=skip,
@@ -183,13 +185,13 @@ class Work:
             next_loss_scale=next_scale.value,
             weight=self.shares.total,
             weight_check=weight_check.text,
-            microbatches=len(self._forwards.microbatches),
+            microbatches=len(self._recording.microbatches),
             examples=self.examples,
             tokens=self.tokens,
             seconds=time.perf_counter() - self._start,
             counts=counts,
             parameters_moved=self._moved,
-            losses=losses_by_term(self._forwards.losses),
+            losses=losses_by_term(self._recording.losses),
         )
 
     def _demand_counts(self, clock: Clock) -> None:

@@ -1,0 +1,65 @@
+"""An attempt's window as it was run, and the replay of it: the same forwards again, under the random state that they had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+from torch import Tensor
+
+from truestep.engine.plan import Plan
+from truestep.engine.policy import POLICIES
+from truestep.engine.randomness import TorchRandomState
+from truestep.engine.terms import Added, joined, read
+
+
+class Recording:
+    """The microbatches of a window, the losses that had a backward, and the state of torch's generators before the first forward.
+
+    Both lists are written here alone, and read by whoever has the recording.
+    """
+
+    def __init__(self, plan: Plan[Any]) -> None:
+        self._plan = plan
+        self._random = TorchRandomState.now(plan.device)
+        self.microbatches: list[Any] = []
+        self.losses: list[Added] = []
+
+    def begin(self, microbatch: Any) -> int:
+        """The index of a microbatch, which the window holds from now on, whether a loss of it has a backward or not."""
+        self.microbatches.append(microbatch)
+        return len(self.microbatches) - 1
+
+    def add(self, losses: Iterable[Added]) -> None:
+        """These have had their backward."""
+        self.losses.extend(losses)
+
+    def read(self) -> None:
+        """Make every loss a float: waits once for those that lie on a device."""
+        self.losses = read(self.losses)
+
+    def forget(self) -> None:
+        """The attempt is over: whoever keeps it keeps no tensors. Nothing can be replayed any more."""
+        self.microbatches, self.losses = [], []
+
+    def loss(self) -> float | None:
+        """The losses by their shares, not yet divided; None where no loss weighed anything."""
+        return sum(one.share * one.value for one in self.losses) if self.losses else None
+
+    def shares_of(self, index: int) -> dict[str | None, float]:
+        """The shares of what had a backward in a microbatch, by term."""
+        return {one.term: one.share for one in self.losses if one.microbatch == index}
+
+    def replay(self, *, in_float32: bool = False) -> Iterator[Tensor]:
+        """The losses again in their order, each with its graph, of several terms the sum at their shares.
+
+        Under the policy, or with everything in float32. A forward happens when its loss is asked for, and draws from torch's
+        generators what it drew before.
+        """
+        self._random.restore()
+        plan, policy = self._plan, POLICIES["fp32"] if in_float32 else self._plan.policy
+        for index, microbatch in enumerate(self.microbatches):
+            with plan.store.in_float32() if in_float32 else nullcontext():
+                loss = joined(plan.loss_under(policy, microbatch), self.shares_of(index))
+            yield loss
