@@ -16,6 +16,7 @@ from torch.utils.data import TensorDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import RandomSampler
 
+import truestep
 from truestep import Update
 from truestep.checkpoint import Checkpoints
 from truestep.errors import StateError, UsageError
@@ -207,11 +208,11 @@ def loss(model: nn.Module, microbatch: Tensor) -> Tensor:
     return out.square().mean()
 
 
-def noisy_update() -> Update[Tensor]:
+def noisy_update(clock: str = "completed") -> Update[Tensor]:
     torch.manual_seed(0)
     model = Noisy()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    return Update(model, optimizer, loss=loss, scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 2), clock="completed")
+    return Update(model, optimizer, loss=loss, scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 2), clock=clock)
 
 
 def stateful(workers: int) -> StatefulDataLoader[Tensor]:
@@ -260,3 +261,32 @@ def test_with_checkpoints_a_loop_goes_on_bit_for_bit_in_the_middle_of_an_epoch(
     assert trained(update, data, 9 - stand) == outcomes[stand:]
     for name, value in undisturbed.model.state_dict().items():
         assert torch.equal(value, update.model.state_dict()[name])
+
+
+def in_windows(update: Update[Tensor], data: Any, attempts: int, checkpoints: Checkpoints | None = None) -> list[Any]:
+    """What came of each attempt, on windows of 2 microbatches, saved after each where that is asked."""
+    outcomes: list[Any] = []
+    while len(outcomes) < attempts:
+        for window in truestep.windows(data, 2):
+            outcome = update(window)
+            outcomes.append((outcome.loss, outcome.lr, outcome.microbatches, outcome.grad_norm, outcome.counts))
+            if checkpoints is not None:
+                checkpoints.save(update, data=data)
+            if len(outcomes) == attempts:
+                break
+    return outcomes
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("loader", "clock"), [(shuffled, "epoch"), (shuffled, "completed"), (stateful, "completed")])
+@pytest.mark.parametrize("stand", [1, 2, 3])
+def test_the_position_after_a_window_is_that_of_what_was_used(
+    loader: Callable[[int], Any], clock: str, stand: int, workers: int, tmp_path: Path
+) -> None:
+    undisturbed = in_windows(noisy_update(clock), loader(workers), 6)
+    assert [outcome[2] for outcome in undisturbed] == [2, 1] * 3
+    before = in_windows(noisy_update(clock), loader(workers), stand, Checkpoints(tmp_path))
+    update, data = noisy_update(clock), loader(workers)
+    Checkpoints(tmp_path).restore(update, data=data)
+    assert before + in_windows(update, data, 6 - stand) == undisturbed

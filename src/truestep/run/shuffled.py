@@ -18,7 +18,8 @@ from truestep.run.sampling import Portion, Position, portions
 class Shuffled:
     """Microbatches of a map-style dataset, shuffled anew each epoch, read by a torch DataLoader, with a position to save.
 
-    A `for` over it takes what is left of the epoch; the next one takes the next epoch. The position is that of the microbatches
+    A `for` over it, or over `truestep.windows` of it, takes what is left of the epoch; the next one takes the next epoch. The
+    position is that of the microbatches
     taken, whatever the workers have read ahead. Order and items follow from (seed, epoch, index): random augmentation gives the
     same for any number of workers, and again after a resume, and moves no random state of this process. That holds for torch's
     global generator on the CPU, NumPy's and Python's, not for generators that a dataset makes itself.
@@ -71,6 +72,11 @@ class Shuffled:
     def epoch(self) -> int:
         """The epoch of the next microbatch, counted from 0."""
         return self._position.epoch
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether an epoch ends at the position; `truestep.windows` asks, and need not read ahead."""
+        return self._position.examples == 0
 
     def __len__(self) -> int:
         """Microbatches of a whole epoch."""
