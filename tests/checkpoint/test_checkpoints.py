@@ -140,7 +140,6 @@ class Stateful:
     [
         ({"a": 1, "sampler": {"rng": [np.random.default_rng(0)]}}, "the part 'sampler', at 'rng', at 0 is a Generator"),
         ({"array": np.zeros(3)}, "the part 'array' is a ndarray"),
-        ({"score": np.float64(1.0)}, "the part 'score' is a float64"),
         ({"step": Stateful({"hook": lambda: 1})}, "the part 'step', at 'hook' is a function"),
         ({"path": Path("a")}, "the part 'path' is a PosixPath"),
         ({"lock": [open]}, "the part 'lock', at 0 is a builtin_function_or_method"),

@@ -205,6 +205,7 @@ def test_a_checkpoint_is_a_head_to_read_and_what_torch_writes(two):
     assert b'"policy":"fp32"' in second
     assert zipfile.ZipFile(io.BytesIO(rest)).testzip() is None
     assert set(torch.load(io.BytesIO(rest), weights_only=True)) == {
+        "policy",
         "model",
         "optimizers",
         "schedulers",

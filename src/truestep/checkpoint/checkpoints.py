@@ -91,7 +91,7 @@ class Checkpoints:
             atomic.prove_writable(self.folder / "attempt-probe.ckpt")
         self._hold = hold
 
-    def save(self, update: Update[Any], *, quality: float | None = None, **parts: Any) -> Path:
+    def save(self, update: Update[Any], /, *, quality: float | None = None, **parts: Any) -> Path:
         """Save all that `update` needs to go on, and `parts`, and return the file; those in excess are gone then.
 
         It takes as long as torch.save, a SHA-256 over the same bytes, and the disk; the weights are not copied (bf16-pure's are).
@@ -101,8 +101,8 @@ class Checkpoints:
 
         Args:
             quality: What `quality_better` judges. One that is not finite is kept, and is never the best.
-            parts: An object with state_dict() and load_state_dict(), or a plain value: tensors, numbers, texts, and lists and
-                dictionaries of them.
+            parts: An object with state_dict() and load_state_dict(), another update (the other half of a GAN), or a plain value:
+                tensors, numbers, texts, and lists and dictionaries of them.
 
         Raises:
             CheckpointError: a value could not be loaded again (it is named), or the file cannot be written. Earlier checkpoints
@@ -127,7 +127,7 @@ class Checkpoints:
                 old.unlink(missing_ok=True)
         return path
 
-    def restore(self, update: Update[Any], **parts: Any) -> Restored | None:
+    def restore(self, update: Update[Any], /, **parts: Any) -> Restored | None:
         """Put `update` and `parts` where the newest whole checkpoint left them; None where the folder has no checkpoint.
 
         Everything is loaded into the same objects, or, where anything does not fit, nothing. A file that is torn, altered or

@@ -11,7 +11,7 @@ import hashlib
 import os
 import pickle
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -212,7 +212,12 @@ def _demand_whole(path: Path, file: BinaryIO, head: _Head) -> None:
 
 
 def _demand_loadable(path: Path) -> None:
-    """Whatever torch raises for a file that it would not load later; the bytes of its tensors are not read."""
-    with opened(path) as file, torch.serialization.skip_data():
-        file.seek(_read_head(path, file).length)
+    """Whatever torch raises for a file that it would not load later; tensors are read only where that cannot be told without."""
+    with opened(path) as file:
+        start = _read_head(path, file).length
+        with suppress(Exception), torch.serialization.skip_data():
+            file.seek(start)
+            torch.load(file, map_location="cpu", weights_only=True)
+            return
+        file.seek(start)  # a sparse tensor's size is held against its indices, which were left out
         torch.load(file, map_location="cpu", weights_only=True)

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
@@ -19,18 +20,33 @@ from truestep.errors import CheckpointError
 def state_of(update: Update[Any], parts: Mapping[str, Any]) -> dict[str, Any]:
     """The states by kind; no tensor of them is copied but those that have to be widened."""
     return {
+        **own_state(update),
+        "random": random_state(),
+        "parts": {name: {"has_state": has_state(part), "value": _part_state(part)} for name, part in parts.items()},
+    }
+
+
+def own_state(update: Update[Any]) -> dict[str, Any]:
+    """What an update needs to go on, besides random state; StateError after a step that an exception ended halfway."""
+    update.plan.store.all_or_none.demand_whole()
+    return {
+        "policy": update.plan.policy.name,
         "model": model_state(update),
         "optimizers": [
             {"kind": kind(o), "parameters": parameter_names(update, o), "state": o.state_dict()} for o in update.optimizers
         ],
         "schedulers": [{"kind": kind(scheduler), "state": scheduler.state_dict()} for scheduler in update.schedulers],
         "update": update.state_dict(),
-        "random": random_state(),
-        "parts": {
-            name: {"has_state": has_state(part), "value": part.state_dict() if has_state(part) else part}
-            for name, part in parts.items()
-        },
     }
+
+
+def _part_state(part: Any) -> Any:
+    """What is kept of a part: of another update all that it needs, of NumPy's numbers the number."""
+    if isinstance(part, Update):
+        return own_state(part)
+    if has_state(part):
+        return part.state_dict()
+    return part.item() if isinstance(part, np.generic) else part
 
 
 def model_state(update: Update[Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ def state_of(path: Path, content: Any, parts: Mapping[str, Any], *, has_scale: b
         raise misfit(path, f"it holds no model, but {listed}", f"what is read: {_readable()}")
     used = {name for what in NAMES.values() for name in what if name in content}
     return {
+        "policy": None,
         "model": found["model"],
         "optimizers": _entries(path, found, "optimizer"),
         "schedulers": _entries(path, found, "scheduler"),

@@ -10,13 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from truestep.checkpoint import demands, plain
 from truestep.checkpoint.file import Checkpoint, is_ours, loaded, opened, read_checkpoint, why
 from truestep.checkpoint.gathering import model_state
 from truestep.engine.randomness import absent, random_state, set_random_state
 from truestep.engine.update import Update
+from truestep.errors import CheckpointError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +55,7 @@ class _Step:
     """Puts the present state back; None: `load` does."""
 
 
-def restore(path: str | os.PathLike[str], update: Update[Any], **parts: Any) -> Restored:
+def restore(path: str | os.PathLike[str], update: Update[Any], /, **parts: Any) -> Restored:
     """Put `update` and `parts` where the file at `path` left them: one of truestep's checkpoints, or a plain one of torch's.
 
     A plain one is what torch.save wrote of a dictionary with the state dicts "model", "optimizer", "scheduler" and "scaler"
@@ -88,7 +91,6 @@ def restore_checkpoint(
     checkpoint: Checkpoint, update: Update[Any], parts: Mapping[str, Any], *, refused: Sequence[tuple[Path, str]] = ()
 ) -> Restored:
     """`restore` from a checkpoint of truestep's that was read."""
-    demands.demand_policy(checkpoint.path, checkpoint.description.policy, update)
     restored = restore_state(checkpoint.path, checkpoint.state, update, parts)
     return replace(restored, quality=checkpoint.description.quality, refused=tuple(refused))
 
@@ -98,10 +100,11 @@ def restore_state(path: Path, state: Mapping[str, Any], update: Update[Any], par
 
     CheckpointError where something does not fit or does not take its state; nothing has changed then.
     """
-    demands.demand_model(path, state["model"], model_state(update))
-    demands.demand_optimizers(path, state["optimizers"], update)
-    demands.demand_schedulers(path, state["schedulers"], update)
+    _demand_fits(path, state, update)
     demands.demand_parts(path, state["parts"], parts)
+    for name, part in parts.items():
+        if isinstance(part, Update):
+            _demand_fits(path, state["parts"][name]["value"], part)
     steps = list(_steps(state, update, parts))
     _load(path, steps)
     found = tuple(name for step in steps for name in step.holds)
@@ -115,24 +118,47 @@ def restore_state(path: Path, state: Mapping[str, Any], update: Update[Any], par
     )
 
 
+def _demand_fits(path: Path, state: Mapping[str, Any], update: Update[Any]) -> None:
+    """CheckpointError where a state is of another policy, model, optimizer or scheduler; a plain file tells of no policy."""
+    if state["policy"] is not None:
+        demands.demand_policy(path, state["policy"], update)
+    demands.demand_model(path, state["model"], model_state(update))
+    demands.demand_optimizers(path, state["optimizers"], update)
+    demands.demand_schedulers(path, state["schedulers"], update)
+
+
 def _steps(state: Mapping[str, Any], update: Update[Any], parts: Mapping[str, Any]) -> Iterator[_Step]:
-    """What is loaded, in this order: the update takes its schedulers to stand where they belong, and a part may draw."""
-    yield replace(
-        _step("model", state["model"], update.model),
-        load=partial(_load_model, update),
-        now=partial(model_state, update),
-    )
-    for one, objects in (("optimizer", update.optimizers), ("scheduler", update.schedulers)):
-        for name, entry, thing in zip(_numbered(one, objects), state[f"{one}s"] or (), objects, strict=False):
-            yield _step(name, entry["state"], thing)
+    """What is loaded, in this order: a part may draw, so that random states come last."""
+    yield from _steps_of(state, update)
     for name, part in parts.items():
-        yield _step(f"part {name!r}", state["parts"][name]["value"], part)
+        value = state["parts"][name]["value"]
+        if isinstance(part, Update):
+            for step in _steps_of(value, part):
+                holds = tuple(f"{held} of part {name!r}" for held in step.holds)
+                yield replace(step, name=f"{step.name} of part {name!r}", holds=holds)
+        else:
+            yield _step(f"part {name!r}", value, part)
+    if state["random"] is not None:
+        yield _Step(name="random state", holds=("random state",), state=state["random"], load=set_random_state, now=random_state)
+
+
+def _steps_of(state: Mapping[str, Any], update: Update[Any]) -> Iterator[_Step]:
+    """What an update is made of; it comes last itself, and takes its schedulers to stand where they belong."""
+    yield replace(
+        _step("model", state["model"], update.model), load=partial(_load_model, update), now=partial(model_state, update)
+    )
+    for name, entry, optimizer in zip(
+        _numbered("optimizer", update.optimizers), state["optimizers"] or (), update.optimizers, strict=False
+    ):
+        yield replace(_step(name, entry["state"], optimizer), load=partial(_load_optimizer, update, optimizer))
+    for name, entry, scheduler in zip(
+        _numbered("scheduler", update.schedulers), state["schedulers"] or (), update.schedulers, strict=False
+    ):
+        yield _step(name, entry["state"], scheduler)
     own = state["update"]
     yield replace(
         _step("update", update.state_dict() if own is None else own, update), holds=_held_by(own), undo=partial(_undo, update)
     )
-    if state["random"] is not None:
-        yield _Step(name="random state", holds=("random state",), state=state["random"], load=set_random_state, now=random_state)
 
 
 def _step(name: str, state: Any, thing: Any) -> _Step:
@@ -149,6 +175,24 @@ def _undo(update: Update[Any], state: Mapping[str, Any]) -> None:
 def _load_model(update: Update[Any], state: Mapping[str, Any]) -> None:
     with update.in_float32():  # a write reaches the masters
         update.model.load_state_dict(state)
+
+
+def _load_optimizer(update: Update[Any], optimizer: Optimizer, state: Mapping[str, Any]) -> None:
+    """Beside float32 weights, for torch casts every state to the format of its parameter, numbers that count included.
+
+    Moments are laid out as their parameters: a fused step goes through both in the order of memory.
+    """
+    with update.in_float32():
+        optimizer.load_state_dict(state)  # type: ignore[arg-type]  # torch's says dict
+        for p, held in optimizer.state.items():
+            for key, value in held.items() if isinstance(held, dict) else ():
+                if isinstance(value, Tensor) and value.shape == p.shape and value.stride() != p.stride():
+                    held[key] = torch.empty_like(p, dtype=value.dtype).copy_(value)
+    for p, held in optimizer.state.items():  # moments that were saved narrow lose nothing by it
+        for key, value in held.items() if isinstance(held, dict) else ():
+            if isinstance(value, Tensor) and value.dim() and value.dtype is torch.float32 and p.dtype is not torch.float32:
+                narrow = value.to(p.dtype)
+                held[key] = narrow if torch.equal(narrow.float(), value) else value
 
 
 def _held_by(update_state: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -177,12 +221,28 @@ def _load(path: Path, steps: Sequence[_Step]) -> None:
             begun.append((step, old))
             step.load(step.state)
     except BaseException as error:  # Ctrl-C too
-        for step, old in reversed(begun):
-            (step.undo or step.load)(old)
+        lost = [step.name for step, old in reversed(begun) if not _undone(step, old)]
         if not isinstance(error, Exception):
             raise
         name = begun[-1][0].name
-        raise demands.misfit(path, f"{name} does not take its state: {why(error)}", f"look at the {name}", name=name) from error
+        found = f"{name} does not take its state: {why(error)}"
+        if lost:
+            raise CheckpointError(
+                f"{path}: {found}; nor did it take what it was before: {', '.join(lost)}",
+                hint=f"look at the load_state_dict of {name}; everything else is as it was",
+                path=str(path),
+                name=name,
+            ) from error
+        raise demands.misfit(path, found, f"look at the {name}", name=name) from error
+
+
+def _undone(step: _Step, old: Any) -> bool:
+    """Whether an object took its former state back: one that does not is no reason to leave the others."""
+    try:
+        (step.undo or step.load)(old)
+    except Exception:  # its own load_state_dict may raise anything
+        return False
+    return True
 
 
 def _copied(value: Any) -> Any:
