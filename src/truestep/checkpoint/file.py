@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -119,7 +120,7 @@ def is_ours(file: BinaryIO) -> bool:
 def loaded(path: Path, file: BinaryIO) -> Any:
     """What torch.save wrote from where `file` stands; tensors on the CPU, whatever device they were saved from."""
     try:
-        return torch.load(file, map_location="cpu", weights_only=True)
+        return _load(file)
     except Exception as error:  # whatever a file can make of torch's reader
         raise refused(path, f"torch.load(weights_only=True) does not load it: {why(error)}") from error
 
@@ -217,7 +218,14 @@ def _demand_loadable(path: Path) -> None:
         start = _read_head(path, file).length
         with suppress(Exception), torch.serialization.skip_data():
             file.seek(start)
-            torch.load(file, map_location="cpu", weights_only=True)
+            _load(file)
             return
         file.seek(start)  # a sparse tensor's size is held against its indices, which were left out
-        torch.load(file, map_location="cpu", weights_only=True)
+        _load(file)
+
+
+def _load(file: BinaryIO) -> Any:
+    """Torch says each time that it looks through the indices of sparse tensors: that is meant."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Validating sparse tensor invariants", UserWarning)
+        return torch.load(file, map_location="cpu", weights_only=True)
