@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
@@ -159,7 +160,8 @@ class _Replays:
         """`look` at the loss of a microbatch in float32; None where what a narrower policy runs does not run in float32."""
         self._buffers.restore()
         try:
-            return look(next(islice(self._recording.replay(in_float32=True), index, None)))
+            with closing(self._recording.replay(in_float32=True)) as losses:  # while it is open, the weights are float32 too
+                return look(next(islice(losses, index, None)))
         except (RuntimeError, TypeError, ValueError):
             return None
 

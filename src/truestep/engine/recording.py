@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -51,15 +51,14 @@ class Recording:
         """The shares of what had a backward in a microbatch, by term."""
         return {one.term: one.share for one in self.losses if one.microbatch == index}
 
-    def replay(self, *, in_float32: bool = False) -> Iterator[Tensor]:
+    def replay(self, *, in_float32: bool = False) -> Generator[Tensor]:
         """The losses again in their order, each with its graph, of several terms the sum at their shares.
 
-        Under the policy, or with everything in float32. A forward happens when its loss is asked for, and draws from torch's
-        generators what it drew before.
+        Under the policy, or with everything in float32, the weights too until the next loss is asked for. A forward happens
+        when its loss is asked for, and draws from torch's generators what it drew before.
         """
         self._random.restore()
         plan, policy = self._plan, POLICIES["fp32"] if in_float32 else self._plan.policy
         for index, microbatch in enumerate(self.microbatches):
             with plan.store.in_float32() if in_float32 else nullcontext():
-                loss = joined(plan.loss_under(policy, microbatch), self.shares_of(index))
-            yield loss
+                yield joined(plan.loss_under(policy, microbatch), self.shares_of(index))
