@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from truestep.engine.outcome import Outcome
@@ -15,7 +14,6 @@ from truestep.engine.weight_check import WeightChecks
 from truestep.engine.weights import Naming, weight_of
 from truestep.engine.work import Work
 from truestep.errors import LossError, StateError, WeightError
-from truestep.probe.finiteness import all_finite
 
 
 class Attempt:
@@ -70,15 +68,14 @@ class Attempt:
         """
         self._demand_open()
         plan = self._work.plan
-        self._work.whole = False  # until all of it has been added: an exception that the block swallows leaves it so
-        if microbatch is not None:
-            examples = plan.examples_of(microbatch) if examples is None else examples
-            tokens = plan.tokens_of(microbatch) if tokens is None else tokens
-            if weight is None and share is None and plan.loss_is != "share":
-                weight = plan.weight_of(microbatch)
-        self._work.count(examples, tokens)
-        self._work.add(self._summands(loss, weight, share), microbatch)
-        self._work.whole = True
+        with self._work.adding():
+            if microbatch is not None:
+                examples = plan.examples_of(microbatch) if examples is None else examples
+                tokens = plan.tokens_of(microbatch) if tokens is None else tokens
+                if weight is None and share is None and plan.loss_is != "share":
+                    weight = plan.weight_of(microbatch)
+            self._work.count(examples, tokens)
+            self._work.add(self._summands(loss, weight, share), microbatch)
 
     def grad(self, loss: Tensor, inputs: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
         """The gradients of `loss` by `inputs`, in original units and with a graph, for a penalty on them.
@@ -89,15 +86,7 @@ class Attempt:
         """
         self._demand_open()
         _demand_scalar(loss)
-        scale = self._work.scale
-        found = torch.autograd.grad(loss.float() * scale.value, inputs, create_graph=True)
-        if scale.kind != "none" and not all_finite(found):
-            lowest = torch.autograd.grad(loss.float() * scale.lowest, inputs, retain_graph=True)
-            if all_finite(lowest):
-                self._work.penalty_overflow = (
-                    f"attempt.grad overflows at a loss scale of {scale.value:g}, and is finite at {scale.lowest:g}"
-                )
-        return tuple(g.float() * (1.0 / scale.value) for g in found)
+        return self._work.grad(loss, inputs)
 
     def _summands(self, loss: Any, weight: Any, share: float | None) -> list[Summand]:
         plan, shares = self._work.plan, self._work.shares

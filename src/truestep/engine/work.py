@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from truestep.engine.weights import Weight
 from truestep.engine.windows import demand_count
 from truestep.errors import ClockError, OptimizerError, StateError
 from truestep.probe.buffers import Buffers
+from truestep.probe.finiteness import all_finite
 
 
 class Work:
@@ -53,15 +55,15 @@ class Work:
         self.tokens: int | None = None
         self._gradients: list[Tensor] = []
         self._last: Tensor | None = None
-        self.penalty_overflow: str | None = None
-        """What `attempt.grad` found not finite at the loss scale, and finite at a smaller one."""
+        self._penalty_overflow: str | None = None
+        """What `grad` found not finite at the loss scale, and finite at a smaller one."""
         self._norm: float | None = None
         self._clipped: float | None = None
         self._moved: bool | None = None
         self.open, self.decided = True, False
         self.outcome: Outcome | None = None
-        self.whole = True
-        """Every loss that was begun has been added; not while one is, nor after one that failed."""
+        self._whole = True
+        """Whether the loss that was begun last has been added."""
         self._params = plan.store.open()
         buffers.keep()
         self._seal = Seal(self._params)
@@ -71,6 +73,13 @@ class Work:
     def unit(self) -> float:
         """The one factor from the accumulated gradient to original units: 1 / (loss scale * what the mean still lacks)."""
         return 1.0 / (self.scale.value * self.shares.divisor())
+
+    @contextmanager
+    def adding(self) -> Iterator[None]:
+        """All that it takes to add one loss; a failure that the block swallows leaves an attempt that is not whole."""
+        self._whole = False
+        yield
+        self._whole = True
 
     def add(self, summands: Sequence[Summand], microbatch: Any) -> None:
         """One microbatch: one backward of its loss, every term at its share and the loss scale; none where no share is left."""
@@ -90,6 +99,18 @@ class Work:
         self._recording.add(added)
         self._last = summands[-1].loss
 
+    def grad(self, loss: Tensor, inputs: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
+        """The gradients of `loss` by `inputs`, in original units; remembers an overflow that a smaller scale cures."""
+        scale = self.scale
+        found = torch.autograd.grad(loss.float() * scale.value, inputs, create_graph=True)
+        if scale.kind != "none" and not all_finite(found):
+            lowest = torch.autograd.grad(loss.float() * scale.lowest, inputs, retain_graph=True)
+            if all_finite(lowest):
+                self._penalty_overflow = (
+                    f"attempt.grad overflows at a loss scale of {scale.value:g}, and is finite at {scale.lowest:g}"
+                )
+        return tuple(g.float() * (1.0 / scale.value) for g in found)
+
     def count(self, examples: int | None, tokens: int | None) -> None:
         """Add to what this window holds; None adds nothing and, alone, leaves a count untold."""
         if examples is not None:
@@ -104,7 +125,7 @@ class Work:
         """
         self._buffers.learn()
         self._demand_counts(clock)
-        if not self.whole:
+        if not self._whole:
             raise StateError(
                 "a backward of this attempt failed, and the block went on without it",
                 hint="let the exception leave the block: the attempt is then undone",
@@ -140,8 +161,8 @@ class Work:
         """Why there is no update, by diagnosis from the state that the window started from; random states are as before it."""
         if not self._recording.losses:
             return Skip(reason=Reason.WEIGHT, place=None, detail="no microbatch of the window weighs anything", curable=False)
-        if self.penalty_overflow is not None:
-            return Skip(reason=Reason.BACKWARD, place=None, detail=self.penalty_overflow, curable=self.scale.can_shrink)
+        if self._penalty_overflow is not None:
+            return Skip(reason=Reason.BACKWARD, place=None, detail=self._penalty_overflow, curable=self.scale.can_shrink)
         self._buffers.restore()
         losses, terms = losses_by_microbatch(self._recording.losses)
         evidence = Evidence(
