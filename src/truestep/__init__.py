@@ -17,6 +17,7 @@ from truestep.engine.scale import LossScale
 from truestep.engine.update import Update
 from truestep.engine.windows import Window, windows
 from truestep.ledger import Alert, Ledger, SkipAlarm, sinks
+from truestep.run import Shuffled
 from truestep.tasks import Splits, Task
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Policy",
     "Reason",
     "Restored",
+    "Shuffled",
     "Skip",
     "SkipAlarm",
     "Splits",

@@ -29,7 +29,7 @@ class Shuffled:
         batch: examples of a microbatch; the last one of an epoch may be short.
         seed: decides the order and what is drawn at random.
         workers: processes that read; 0 reads in this one. They live on from epoch to epoch.
-        collate: from a list of items to a microbatch; what it draws is seeded too.
+        collate: from a list of items to a microbatch; what it draws is seeded too. None: torch's default_collate.
         options: more for the DataLoader: pin_memory, prefetch_factor, timeout, multiprocessing_context, worker_init_fn.
 
     Raises:
@@ -52,7 +52,7 @@ class Shuffled:
         batch: int,
         seed: int,
         workers: int = 0,
-        collate: Callable[[list[Any]], Any] = default_collate,
+        collate: Callable[[list[Any]], Any] | None = None,
         **options: Any,
     ) -> None:
         for name, number, least in (("batch", batch, 1), ("workers", workers, 0)):
@@ -64,7 +64,7 @@ class Shuffled:
                 hint="give a map-style dataset; for an iterable one use torchdata's StatefulDataLoader",
             )
         self._dataset, self._batch, self._seed, self._workers = dataset, batch, seed, workers
-        self._collate, self._options = collate, options
+        self._collate, self._options = collate or default_collate, options
         self._position = Position()
         self._coming: Iterator[tuple[Portion, Any]] | None = None
 
