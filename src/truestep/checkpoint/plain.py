@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from truestep.checkpoint.demands import misfit
+from truestep.checkpoint.fit import misfit
 
 NAMES = {
     "model": ("model", "model_state_dict", "state_dict"),

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from truestep.checkpoint import demands, plain
+from truestep.checkpoint import fit, plain
 from truestep.checkpoint.file import Checkpoint, is_ours, loaded, opened, read_checkpoint, why
 from truestep.checkpoint.gathering import model_state
 from truestep.engine.randomness import absent, random_state, set_random_state
@@ -101,7 +101,7 @@ def restore_state(path: Path, state: Mapping[str, Any], update: Update[Any], par
     CheckpointError where something does not fit or does not take its state; nothing has changed then.
     """
     _demand_fits(path, state, update)
-    demands.demand_parts(path, state["parts"], parts)
+    fit.demand_fitting_parts(path, state["parts"], parts)
     for name, part in parts.items():
         if isinstance(part, Update):
             _demand_fits(path, state["parts"][name]["value"], part)
@@ -121,10 +121,10 @@ def restore_state(path: Path, state: Mapping[str, Any], update: Update[Any], par
 def _demand_fits(path: Path, state: Mapping[str, Any], update: Update[Any]) -> None:
     """CheckpointError where a state is of another policy, model, optimizer or scheduler; a plain file tells of no policy."""
     if state["policy"] is not None:
-        demands.demand_policy(path, state["policy"], update)
-    demands.demand_model(path, state["model"], model_state(update))
-    demands.demand_optimizers(path, state["optimizers"], update)
-    demands.demand_schedulers(path, state["schedulers"], update)
+        fit.demand_fitting_policy(path, state["policy"], update)
+    fit.demand_fitting_model(path, state["model"], model_state(update))
+    fit.demand_fitting_optimizers(path, state["optimizers"], update)
+    fit.demand_fitting_schedulers(path, state["schedulers"], update)
 
 
 def _steps(state: Mapping[str, Any], update: Update[Any], parts: Mapping[str, Any]) -> Iterator[_Step]:
@@ -233,7 +233,7 @@ def _load(path: Path, steps: Sequence[_Step]) -> None:
                 path=str(path),
                 name=name,
             ) from error
-        raise demands.misfit(path, found, f"look at the {name}", name=name) from error
+        raise fit.misfit(path, found, f"look at the {name}", name=name) from error
 
 
 def _undone(step: _Step, old: Any) -> bool:

@@ -68,7 +68,7 @@ class Attempt:
         """
         self._demand_open()
         plan = self._work.plan
-        with self._work.adding():
+        with self._work.adding:
             if microbatch is not None:
                 examples = plan.examples_of(microbatch) if examples is None else examples
                 tokens = plan.tokens_of(microbatch) if tokens is None else tokens

@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torch import nn
 from torch.nn import Parameter
+from torch.optim import Optimizer
+
+
+def parameters_of(*optimizers: Optimizer) -> list[Parameter]:
+    """Every parameter of the optimizers, each once, in the order of their groups."""
+    return list({id(p): p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}.values())
+
+
+def names_of(model: nn.Module, *optimizers: Optimizer) -> dict[int, str]:
+    """A name for each parameter by its id: the model's, or its place in an optimizer where the model does not own it."""
+    names = {
+        id(p): f"param_groups[{i}]['params'][{j}]"
+        for optimizer in optimizers
+        for i, group in enumerate(optimizer.param_groups)
+        for j, p in enumerate(group["params"])
+    }
+    return names | {id(p): name for name, p in model.named_parameters()}
 
 
 def trained(params: Sequence[Parameter]) -> list[Parameter]:

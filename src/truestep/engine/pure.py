@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from truestep.engine.demands import parameters_of
 from truestep.engine.gradients import multiply
 from truestep.engine.narrow import Build, Narrow
+from truestep.engine.parameters import parameters_of
 from truestep.engine.policy import Policy
 from truestep.engine.rounding import generator_of, stochastically_rounded
 from truestep.engine.stepping import Closure

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from truestep.engine.demands import parameters_of
 from truestep.engine.gradients import FLOAT32_MAX, FLOAT32_TINY, elements_of, multiply
+from truestep.engine.parameters import parameters_of
 from truestep.errors import StateError
 
 Closure = Callable[[], Tensor]

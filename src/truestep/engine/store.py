@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from truestep.engine.demands import demand_optimizers, demand_parameters, names_of, parameters_of
+from truestep.engine.demands import demand_optimizers, demand_parameters
 from truestep.engine.gradients import clear, demand_gradients, elements_of
+from truestep.engine.parameters import names_of, parameters_of
 from truestep.engine.stepping import AllOrNone, Closure, step
 
 

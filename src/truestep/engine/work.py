@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,6 +28,23 @@ from truestep.engine.windows import demand_count
 from truestep.errors import ClockError, OptimizerError, StateError
 from truestep.probe.buffers import Buffers
 from truestep.probe.finiteness import all_finite
+
+
+class Adding:
+    """Stands around all that it takes to add one loss: an attempt whose block swallows a failure there is not whole.
+
+    A class, and no generator, because every microbatch passes through it.
+    """
+
+    failed = False
+    """Whether the loss that was begun last has not been added."""
+
+    def __enter__(self) -> None:
+        """Until it is over, nothing is known."""
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        """An exception passes."""
+        self.failed = kind is not None
 
 
 class Work:
@@ -62,8 +78,7 @@ class Work:
         self._moved: bool | None = None
         self.open, self.decided = True, False
         self.outcome: Outcome | None = None
-        self._whole = True
-        """Whether the loss that was begun last has been added."""
+        self.adding = Adding()
         self._params = plan.store.open()
         buffers.keep()
         self._seal = Seal(self._params)
@@ -73,13 +88,6 @@ class Work:
     def unit(self) -> float:
         """The one factor from the accumulated gradient to original units: 1 / (loss scale * what the mean still lacks)."""
         return 1.0 / (self.scale.value * self.shares.divisor())
-
-    @contextmanager
-    def adding(self) -> Iterator[None]:
-        """All that it takes to add one loss; a failure that the block swallows leaves an attempt that is not whole."""
-        self._whole = False
-        yield
-        self._whole = True
 
     def add(self, summands: Sequence[Summand], microbatch: Any) -> None:
         """One microbatch: one backward of its loss, every term at its share and the loss scale; none where no share is left."""
@@ -125,7 +133,7 @@ class Work:
         """
         self._buffers.learn()
         self._demand_counts(clock)
-        if not self._whole:
+        if self.adding.failed:
             raise StateError(
                 "a backward of this attempt failed, and the block went on without it",
                 hint="let the exception leave the block: the attempt is then undone",

@@ -1,4 +1,4 @@
-"""Refuses, before anything changes, a state that belongs to something else than what it is to be loaded into."""
+"""Whether a saved state fits what it is to be loaded into: what belongs to something else is refused, and nothing changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def misfit(path: Path, found: str, hint: str, **facts: Any) -> CheckpointError:
     return CheckpointError(f"{path}: {found}", hint=f"{hint}; nothing has changed", path=str(path), **facts)
 
 
-def demand_policy(path: Path, saved: str, update: Update[Any]) -> None:
+def demand_fitting_policy(path: Path, saved: str, update: Update[Any]) -> None:
     """Another policy goes on with other numbers."""
     ours = update.plan.policy.name
     if saved != ours:
@@ -26,7 +26,7 @@ def demand_policy(path: Path, saved: str, update: Update[Any]) -> None:
         raise misfit(path, f"it was saved under the policy {saved}, and this update's is {ours}", hint, saved=saved, ours=ours)
 
 
-def demand_model(path: Path, saved: Any, ours: Mapping[str, Any]) -> None:
+def demand_fitting_model(path: Path, saved: Any, ours: Mapping[str, Any]) -> None:
     """The same names, and tensors of the same shapes and formats under them; the first that differs is told."""
     hint = "build the model that was saved"
     if not isinstance(saved, Mapping):
@@ -56,7 +56,7 @@ def _prefixed(saved: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     return ""
 
 
-def demand_optimizers(path: Path, saved: Sequence[Mapping[str, Any]] | None, update: Update[Any]) -> None:
+def demand_fitting_optimizers(path: Path, saved: Sequence[Mapping[str, Any]] | None, update: Update[Any]) -> None:
     """As many, of the same classes, over the same parameters in the same order; nothing where the file holds none (None)."""
     if saved is None:
         return
@@ -73,13 +73,13 @@ def demand_optimizers(path: Path, saved: Sequence[Mapping[str, Any]] | None, upd
             raise misfit(path, found, "build the optimizer from the parameters that it was saved with, in their order")
 
 
-def demand_schedulers(path: Path, saved: Sequence[Mapping[str, Any]] | None, update: Update[Any]) -> None:
+def demand_fitting_schedulers(path: Path, saved: Sequence[Mapping[str, Any]] | None, update: Update[Any]) -> None:
     """As many, of the same classes; nothing where the file holds none (None)."""
     if saved is not None:
         _demand_kinds(path, "scheduler", saved, update.schedulers)
 
 
-def demand_parts(path: Path, saved: Mapping[str, Mapping[str, Any]], parts: Mapping[str, Any]) -> None:
+def demand_fitting_parts(path: Path, saved: Mapping[str, Mapping[str, Any]], parts: Mapping[str, Any]) -> None:
     """Each part that is given was saved, each that has a state is given, and nothing is given for a plain value."""
     listed = ", ".join(saved) or "none"
     for name, part in parts.items():
