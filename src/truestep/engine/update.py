@@ -15,11 +15,12 @@ from truestep.engine.clip import Clip, clip_of
 from truestep.engine.clock import Every, Schedule, clock_of
 from truestep.engine.counts import Counts
 from truestep.engine.demands import demand_closures
+from truestep.engine.guard import Guard
 from truestep.engine.outcome import Outcome, Reason, Skip, demand_progress
 from truestep.engine.plan import Incurable, Plan, total_of
 from truestep.engine.policy import Policy, scale_of, uncached
+from truestep.engine.reach import Reach
 from truestep.engine.scale import LossScale
-from truestep.engine.seal import Guard
 from truestep.engine.state import read_grad_scaler, read_state, state_of
 from truestep.engine.weight_check import WeightChecks
 from truestep.engine.weights import LossIs, Weight, weight_of
@@ -42,10 +43,12 @@ class Update(Generic[M]):
     reaches the optimizer's parameters only, so that GANs take one update for each optimizer.
 
     Args:
-        model: float32 parameters on one device; a policy of narrow weights narrows them, but for normalization layers.
-        optimizer: any torch optimizer; a list of them, which step together or not at all; or a function from the model's
-            trained parameters to either, which policies of narrow weights need. One that evaluates the loss again inside its step
-            (LBFGS) takes fp32 or bf16, no clip, and `update(window)`; what it finds not finite there is a GradientError.
+        model: float32 parameters on one device. A policy of narrow weights narrows what the optimizer holds of them, but for
+            normalization layers and parametrizations; batch statistics that another model keeps are not put back on a skip.
+        optimizer: any torch optimizer; a list of them, which step together or not at all; or a function to either from
+            list(model.parameters()), or what stands for them, which policies of narrow weights need. One that evaluates the
+            loss again inside its step (LBFGS) takes fp32 or bf16, no clip, and `update(window)`; what it finds not finite
+            there is a GradientError.
         loss: from (model, microbatch) to a scalar, in original units, or to several by the names of their terms.
         loss_is: "mean" over its weight, "sum", or "share": the window's loss is the plain sum of the losses.
         weight: from a microbatch to what its loss is a mean over, of each term by its name. None counts examples. Held against
@@ -116,7 +119,7 @@ class Update(Generic[M]):
         self._weight_check = WeightChecks(loss_is, declared=weight is not None, wanted=check_weight)
         schedulers = schedulers_of(scheduler, store.optimizers)
         self._schedule = Schedule(schedulers, clock_of(clock, schedules=bool(schedulers), counts_tokens=tokens is not None))
-        self._buffers, self._guard = Buffers(model), Guard(store.optimizers)
+        self._buffers, self._guard, self._reach = Buffers(model), Guard(store.optimizers), Reach()
         store.begin()
 
     def __call__(self, window: list[M]) -> Outcome:
@@ -176,13 +179,13 @@ class Update(Generic[M]):
 
         StateError for anything else, and inside an attempt; nothing has changed then.
         """
-        with self._guard.closed("a state is being loaded"):
-            if "_growth_tracker" in state:
-                self.scale = read_grad_scaler(state, self.scale)
-            else:
-                self.scale, self.counts = read_state(state, self.scale, seed=self.plan.policy.drawing_seed)
-            self._schedule.moved()
-            self.plan.store.all_or_none.torn = None
+        self._guard.demand_no_attempt()
+        if "_growth_tracker" in state:
+            self.scale = read_grad_scaler(state, self.scale)
+        else:
+            self.scale, self.counts = read_state(state, self.scale, seed=self.plan.policy.drawing_seed)
+        self._schedule.moved()
+        self.plan.store.all_or_none.torn = None
 
     @property
     def model(self) -> nn.Module:
@@ -223,7 +226,9 @@ class Update(Generic[M]):
         """The life of an attempt: what is undone unless it was decided, and what may not happen meanwhile."""
         with self._guard.closed(), self.plan.policy.arithmetic(self.plan.device):
             self._schedule.demand_untouched()
-            work = Work(self.plan, self.scale, total, buffers=self._buffers, guard=self._guard, can_replay=can_replay)
+            work = Work(
+                self.plan, self.scale, total, buffers=self._buffers, guard=self._guard, reach=self._reach, can_replay=can_replay
+            )
             try:
                 yield Attempt(work, self._weight_check)
                 work.outcome = self._conclude(work, ends_epoch=ends_epoch)

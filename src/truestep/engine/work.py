@@ -14,13 +14,15 @@ from truestep.engine.closure import closure_of
 from truestep.engine.counts import Counts
 from truestep.engine.diagnosis import Evidence, diagnose
 from truestep.engine.gradients import Verdict, judge
+from truestep.engine.guard import Guard
 from truestep.engine.outcome import Outcome, Reason, Skip
 from truestep.engine.parameters import trained
 from truestep.engine.plan import Plan
 from truestep.engine.randomness import own_random_state
+from truestep.engine.reach import Reach
 from truestep.engine.recording import Recording
 from truestep.engine.scale import LossScale
-from truestep.engine.seal import Guard, Seal
+from truestep.engine.seal import Seal
 from truestep.engine.terms import Added, Summand, TermShares, losses_by_microbatch, losses_by_term
 from truestep.engine.weight_check import WeightChecks
 from truestep.engine.weights import Weight
@@ -54,10 +56,19 @@ class Work:
     """
 
     def __init__(
-        self, plan: Plan[Any], scale: LossScale, total: Weight | None, *, buffers: Buffers, guard: Guard, can_replay: bool
+        self,
+        plan: Plan[Any],
+        scale: LossScale,
+        total: Weight | None,
+        *,
+        buffers: Buffers,
+        guard: Guard,
+        reach: Reach,
+        can_replay: bool,
     ) -> None:
         self._start = time.perf_counter()
-        self.plan, self.scale, self._buffers, self._guard, self._can_replay = plan, scale, buffers, guard, can_replay
+        self.plan, self.scale, self._can_replay = plan, scale, can_replay
+        self._buffers, self._guard, self._reach = buffers, guard, reach
         self._store = plan.store
         if plan.evaluates_again and not can_replay:
             raise OptimizerError(
@@ -98,7 +109,7 @@ class Work:
         on_cpu, scaled, added = self.plan.device.type == "cpu", [], []
         for term, loss, share, _ in summands:
             added.append(Added(index, term, share, loss.detach().item() if on_cpu else loss.detach().clone()))
-            self._guard.look(loss)
+            self._reach.look(loss)
             scaled.append(loss.float() * (self.scale.value * share))  # in float16 the scale itself would overflow
         self._seal.demand()
         with self._store.adding():
@@ -145,7 +156,7 @@ class Work:
         self._seal.demand()
         self._seal.release()
         self._gradients = self._store.gradients()
-        self._guard.demand_reached(len(self._gradients), self._last)
+        self._reach.judge(len(self._gradients), self._last)
         verdict = judge(self._gradients, self.unit)
         self._recording.read()
         return verdict
