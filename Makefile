@@ -32,10 +32,12 @@ linted: .venv/ready
 typed: .venv/ready
 	$(RUN) -m mypy
 
-bench: .venv/ready       ## measure the cost of an update and of its tail beside other people's, on the processor
+bench: .venv/ready       ## measure what an update costs beside other people's, the bytes of each policy and a ledger, on the processor
 	$(RUN) benchmarks/update_overhead.py 64 32 100
 	$(RUN) benchmarks/update_overhead.py 512 64 20
 	$(RUN) benchmarks/update_tail.py 30000000 10
+	$(RUN) benchmarks/weight_bytes.py
+	$(RUN) benchmarks/ledger_cost.py
 
 bench-gpu: .venv/ready   ## run benchmarks/gpu_*.py, where there is a CUDA device
 	@if ! $(RUN) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)'; then \
