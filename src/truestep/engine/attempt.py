@@ -58,7 +58,7 @@ class Attempt:
         Args:
             loss: a scalar of the model's graph, in original units, or several by the names of their terms.
             weight: what `loss` is a mean over, of each term by its name. A weight of 0 makes no backward, whatever the loss is.
-            share: the factor of `loss` in the window's loss, instead of a weight.
+            share: the factor of `loss` in the window's loss, instead of a weight; at 0 there is no backward either.
             microbatch: what the loss came from: gives the weight where none is said, the counts, and the name of a non-finite
                 input on a skip.
             examples, tokens: the counts, where there is no `microbatch`. Not told, they are not counted.
@@ -93,7 +93,7 @@ class Attempt:
         if weight is not None and (share is not None or plan.loss_is == "share"):
             raise WeightError("a loss that comes as a share has no weight", hint="give one of the two, weight or share")
         if share is not None or plan.loss_is == "share":
-            summands = [shares.given(loss, 1.0 if share is None else share)]
+            summands = shares.given(loss, 1.0 if share is None else share)
         elif weight is None:
             raise WeightError("no weight was given", hint="write attempt.backward(loss, weight), or share= for its share")
         else:

@@ -84,7 +84,7 @@ def clip_of(clip: Clip | None) -> Clip:
     """The rule that was asked for; ClipError for what is none, such as a bare number."""
     if clip is None:
         return NoClip()
-    if not isinstance(clip, (NoClip, ClipNorm, ClipValue)):
+    if not isinstance(clip, (ClipNorm, ClipValue)):
         raise ClipError(f"{clip!r} is no rule of clipping", hint="write clip=ClipNorm(1.0), ClipValue(1.0), or None")
     return clip
 

@@ -118,7 +118,7 @@ class _Replays:
 
     def _bad_loss(self, index: int, origin: Origin) -> Skip:
         what = self._evidence.bad_loss(index)
-        named = _given(index, origin, self._evidence)
+        named = _brought_in(index, origin, self._evidence)
         if named is not None:
             return named
         wide = self._in_float32(index, lambda loss: loss.item())
@@ -131,7 +131,7 @@ class _Replays:
         """A finite loss whose gradient is not, however small the scale: by what the backward began with, or by its own step."""
         what = f"the loss of microbatch {index} is finite, and its gradient is not, at any loss scale"
         origin = trace.behind(fault.node)
-        named = None if origin is None else _given(index, origin, self._evidence)
+        named = None if origin is None else _brought_in(index, origin, self._evidence)
         if named is not None:
             return replace(named, detail=f"{named.detail}; {what}")
         if origin is not None and origin.overflow:
@@ -179,8 +179,8 @@ def _tried(evidence: Evidence, replays: _Replays) -> Skip:
         return replace(skip, reason=Reason.UNDEFINED, curable=False) if no_scale_helps and skip.curable else skip
 
 
-def _given(index: int, origin: Origin, evidence: Evidence) -> Skip | None:
-    """The skip for what the forward was given: an input, a parameter or a buffer; None for what an operation made.
+def _brought_in(index: int, origin: Origin, evidence: Evidence) -> Skip | None:
+    """The skip for what came into the forward from outside, an input or a parameter; None for what an operation made.
 
     A constant that is not finite may be an input that went through NumPy: it is one where the microbatch holds such a value.
     """
@@ -199,14 +199,16 @@ def _untried(evidence: Evidence, because: str) -> Skip:
     bad = {i: loss for i, loss in evidence.losses.items() if not math.isfinite(loss)}
     parameter = first_parameter(evidence.model)
     inputs = ((i, first_input(microbatch)) for i, microbatch in enumerate(evidence.microbatches) if i in (bad or evidence.losses))
-    given = next(((f"microbatch {i}{found[0]}", f"it holds {found[1]}") for i, found in inputs if found is not None), None)
-    if bad and given is not None:
-        return _skip(Reason.INPUT, given[0], f"{given[1]}, and a loss is not finite; whether by it is not known: {because}")
+    bad_input = next(((f"microbatch {i}{found[0]}", f"it holds {found[1]}") for i, found in inputs if found is not None), None)
+    if bad and bad_input is not None:
+        return _skip(
+            Reason.INPUT, bad_input[0], f"{bad_input[1]}, and a loss is not finite; whether by it is not known: {because}"
+        )
     if parameter is not None:
         return _skip(Reason.PARAMETER, parameter[0], f"it holds {parameter[1]}, since before this attempt")
     if bad:
         return _skip(Reason.LOSS, None, f"{evidence.bad_loss(next(iter(bad)))}; no module is named: {because}")
-    note = "" if given is None else f"; {given[0]}: {given[1]}"
+    note = "" if bad_input is None else f"; {bad_input[0]}: {bad_input[1]}"
     if evidence.scale.kind == "none":
         detail = f"the loss is finite, its gradient is not, and no loss scale is at work{note}; {because}"
         return _skip(Reason.UNDEFINED, _worst(evidence), detail)

@@ -77,9 +77,11 @@ class Plan(Generic[M]):
         """Where the parameters lie."""
         return self.store.device
 
-    def weight_of(self, microbatch: M) -> Weight:
-        """The weight of a microbatch: what was declared, or its number of examples."""
-        return weight_of(self.examples_of(microbatch) if self.weight is None else self.weight(microbatch))
+    def weight_of(self, microbatch: M, examples: int | None = None) -> Weight:
+        """The weight of a microbatch: what was declared, or its number of examples, which None reads off it."""
+        if self.weight is not None:
+            return weight_of(self.weight(microbatch))
+        return self.examples_of(microbatch) if examples is None else examples
 
     def examples_of(self, microbatch: M) -> int:
         """The number of examples in a microbatch: by the declared function, or the first dimension of its first array."""
@@ -96,7 +98,7 @@ class Plan(Generic[M]):
 
     def _measured(self, microbatch: M) -> Measure:
         examples = self.examples_of(microbatch)
-        weight = None if self.loss_is == "share" else examples if self.weight is None else weight_of(self.weight(microbatch))
+        weight = None if self.loss_is == "share" else self.weight_of(microbatch, examples)
         return Measure(weight, examples, self.tokens_of(microbatch))
 
     def loss_under(self, policy: Policy, microbatch: M) -> Loss:

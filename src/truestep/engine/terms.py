@@ -55,14 +55,14 @@ class TermShares:
         losses, weights = _by_term(loss), _by_term(weight)
         _demand_alike(WeightError, ("the weight", weights), ("the window's total", self._each))
         _demand_alike(LossError, ("the loss", losses), ("its weight", weights))
-        found = [Summand(term, losses[term], each.share(weights[term]), weights[term]) for term, each in self._each.items()]
-        return [summand for summand in found if summand.share]
+        shares = {term: each.share(weights[term]) for term, each in self._each.items()}
+        return [Summand(term, losses[term], share, weights[term]) for term, share in shares.items() if share]
 
-    def given(self, loss: Tensor, share: float) -> Summand:
-        """A loss whose share the caller knows; WeightError beside weights that are only relative to each other."""
+    def given(self, loss: Tensor, share: float) -> list[Summand]:
+        """A loss whose share the caller knows, unless it is 0. WeightError beside weights that are relative to each other."""
         for each in self._each.values():
             each.given(share)
-        return Summand(None, loss, share)
+        return [Summand(None, loss, share)] if share else []
 
     @property
     def total(self) -> Weight | None:

@@ -101,9 +101,8 @@ class Work:
         return 1.0 / (self.scale.value * self.shares.divisor())
 
     def add(self, summands: Sequence[Summand], microbatch: Any) -> None:
-        """One microbatch: one backward of its loss, every term at its share and the loss scale; none where no share is left."""
+        """One microbatch: one backward of its loss, every term at its share and the loss scale; none where nothing weighs."""
         index = self._recording.begin(microbatch)
-        summands = [summand for summand in summands if summand.share]
         if not summands:
             return
         on_cpu, scaled, added = self.plan.device.type == "cpu", [], []
