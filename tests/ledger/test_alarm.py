@@ -147,7 +147,7 @@ def test_a_foreign_state_is_refused() -> None:
             SkipAlarm().load_state_dict(state)
 
 
-@pytest.mark.parametrize("settings", [{"rate": 1.0}, {"rate": -0.1}, {"rate": float("nan")}, {"attempts": 0}])
+@pytest.mark.parametrize("settings", [{"limit": 1.0}, {"limit": -0.1}, {"limit": float("nan")}, {"attempts": 0}])
 def test_a_rate_or_window_that_is_none_is_refused(settings: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         SkipAlarm(**settings)

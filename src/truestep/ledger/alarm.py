@@ -48,36 +48,38 @@ class Alert:
 
 
 class SkipAlarm:
-    """Sounds once when more than `rate` of the last `attempts` attempts were skipped, and again only after it fell silent.
+    """Sounds once when more than `limit` of the last `attempts` attempts were skipped, and again only after it fell silent.
 
     Call it with each outcome, or give it to a `Ledger`, which does so, keeps the alert as a line and warns. It counts and
     estimates nothing: as long as it has seen fewer attempts than its window holds, it takes the others for completed, so
-    that it sounds when skips > rate * attempts, and not for the first skip of a run. It falls silent when the skips in
+    that it sounds when skips > limit * attempts, and not for the first skip of a run. It falls silent when the skips in
     the window are down to half of that: at a rate that hovers about the limit it does not sound over and over.
 
     The usual start of a dynamic loss scale does not count: skips before the first completed attempt that lowered the
     scale. Where the scale cannot move, or has reached its floor, they do. A window of 200 holds 10 skips at the default
-    rate; a sound run in float16 skips about one attempt in its growth interval, 2000.
+    limit; a sound run in float16 skips about one attempt in its growth interval, 2000.
 
     Args:
-        rate: The share of skipped attempts above which it sounds; at least 0 and below 1.
+        limit: The share of skipped attempts above which it sounds; at least 0 and below 1.
         attempts: How many of the last attempts it looks at.
 
     Raises:
-        UsageError: a rate or a window that is none.
+        UsageError: a limit or a window that is none.
 
     Example:
-        >>> alarm = SkipAlarm(rate=0.1, attempts=50)
+        >>> alarm = SkipAlarm(limit=0.1, attempts=50)
         >>> alarm.state_dict()
         {'window': [], 'settled': False, 'sounding': False}
     """
 
-    def __init__(self, rate: float = 0.05, attempts: int = 200) -> None:
-        if not 0.0 <= rate < 1.0:
-            raise UsageError(f"a skip rate of {rate} can never be exceeded, or always is", hint="choose 0 <= rate < 1", rate=rate)
+    def __init__(self, limit: float = 0.05, attempts: int = 200) -> None:
+        if not 0.0 <= limit < 1.0:
+            raise UsageError(
+                f"a skip rate of {limit} can never be exceeded, or always is", hint="choose 0 <= limit < 1", limit=limit
+            )
         if attempts < 1:
             raise UsageError(f"an alarm cannot look at {attempts} attempts", hint="choose attempts >= 1", attempts=attempts)
-        self.rate = rate
+        self.limit = limit
         self.attempts = attempts
         self._window: deque[str | None] = deque(maxlen=attempts)
         self._skipped = 0
@@ -92,14 +94,14 @@ class SkipAlarm:
         self._take(None if outcome.skip is None else outcome.skip.reason.value)
         share = self._skipped / self.attempts
         if self._sounding:
-            self._sounding = share > self.rate / 2
+            self._sounding = share > self.limit / 2
             return None
-        if outcome.skip is None or share <= self.rate:
+        if outcome.skip is None or share <= self.limit:
             return None
         self._sounding = True
         return Alert(
             attempt=outcome.counts.attempts,
-            limit=self.rate,
+            limit=self.limit,
             attempts=len(self._window),
             skipped_by_reason=dict(Counter(filter(None, self._window)).most_common()),
             place=outcome.skip.place,
@@ -108,7 +110,7 @@ class SkipAlarm:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """What it has seen, as plain values: a part of a checkpoint. Rate and window are the constructor's, not state."""
+        """What it has seen, as plain values: a part of a checkpoint. Limit and window are the constructor's, not state."""
         return {"window": list(self._window), "settled": self._settled, "sounding": self._sounding}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
