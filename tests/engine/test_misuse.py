@@ -277,3 +277,15 @@ def test_a_traced_model_is_refused_by_name() -> None:
         truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)
     with pytest.raises(UsageError, match="Module"):
         truestep.Update(None, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)
+
+
+def test_a_backward_that_failed_is_not_made_up_for_by_the_next_one() -> None:
+    model = mlp()
+    update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=cross_entropy)
+    before = weights(model)
+    with pytest.raises(StateError, match="failed, and the block went on"), update.attempt() as attempt:
+        with contextlib.suppress(LossError):
+            attempt.backward(model(batch(4)[0]), 4)
+        attempt.backward(cross_entropy(model, batch(4)), 4)
+    assert same(before, weights(model))
+    assert update.counts.attempts == 0

@@ -132,7 +132,7 @@ class Command:
         settings, task = self._settings(), load(self.task)
         path = self._out(settings)
         saving = Saving(folder=path / CHECKPOINTS, keep_last=self.keep_last, every_attempts=self.checkpoint_every)
-        alarm = None if self.max_skip_rate is None else SkipAlarm(rate=self.max_skip_rate)
+        alarm = None if self.max_skip_rate is None else SkipAlarm(limit=self.max_skip_rate)
         asked = asked_of(self.task, settings, seed=self.seed, device=str(device_of(self.device)))
         folder = RunFolder.opened(path, asked, resume=self.resume)
         if folder.finished is not None:

@@ -39,14 +39,14 @@ class Adding:
     """
 
     failed = False
-    """Whether the loss that was begun last has not been added."""
+    """Whether a loss that was begun has not been added."""
 
     def __enter__(self) -> None:
         """Until it is over, nothing is known."""
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        """An exception passes."""
-        self.failed = kind is not None
+        """An exception passes; a later loss does not make up for the one that it left out."""
+        self.failed = self.failed or kind is not None
 
 
 class Work:
