@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from truestep import LossScale
+from truestep import LossScale, SkipAlarm
 from truestep.checkpoint import read_checkpoint
 from truestep.errors import CheckpointError, UsageError
 from truestep.ledger import read, summarize
@@ -232,6 +232,8 @@ def test_checkpoints_that_are_there_are_not_mixed_with_those_of_a_new_run(line_w
 def test_a_resume_without_checkpoints_and_numbers_that_cannot_be_are_usage(line_with: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="without its checkpoints"):
         train(line_with(), PLAIN, seed=0, resume=True)
+    with pytest.raises(UsageError, match="fed by a ledger"):
+        train(line_with(), PLAIN, seed=0, alarm=SkipAlarm())
     for numbers in ({"keep_last": 0}, {"every_attempts": 0}):
         with pytest.raises(UsageError, match="is 0"):
             Saving(folder=tmp_path, **numbers)

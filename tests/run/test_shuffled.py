@@ -1,6 +1,8 @@
 """An order of data goes on where its consumer stood, and what is drawn at random follows from (seed, epoch, index) alone."""
 
+import gc
 import itertools
+import multiprocessing
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +125,20 @@ def test_a_pass_that_was_left_is_gone_on_with() -> None:
     whole = taken(Shuffled(range(10), batch=4, seed=0), 3)
     first = next(iter(data)).tolist()
     assert [first, *(microbatch.tolist() for microbatch in data)] == whole
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dropped_order_ends_its_workers_at_once_and_needs_no_garbage_collection(workers: int) -> None:
+    before = set(multiprocessing.active_children())
+    data = Shuffled(Augmented(), batch=3, seed=5, workers=workers)
+    taken(data, 2)
+    assert len(set(multiprocessing.active_children()) - before) == workers
+    gc.disable()
+    try:
+        del data
+        assert set(multiprocessing.active_children()) <= before
+    finally:
+        gc.enable()
 
 
 class Broken(Augmented):
@@ -263,11 +279,11 @@ def test_with_checkpoints_a_loop_goes_on_bit_for_bit_in_the_middle_of_an_epoch(
         assert torch.equal(value, update.model.state_dict()[name])
 
 
-def in_windows(update: Update[Tensor], data: Any, attempts: int, checkpoints: Checkpoints | None = None) -> list[Any]:
-    """What came of each attempt, on windows of 2 microbatches, saved after each where that is asked."""
+def in_windows(update: Update[Tensor], data: Any, attempts: int, size: int, checkpoints: Checkpoints | None = None) -> list[Any]:
+    """What came of each attempt, on windows of `size` microbatches, saved after each where that is asked."""
     outcomes: list[Any] = []
     while len(outcomes) < attempts:
-        for window in truestep.windows(data, 2):
+        for window in truestep.windows(data, size):
             outcome = update(window)
             outcomes.append((outcome.loss, outcome.lr, outcome.microbatches, outcome.grad_norm, outcome.counts))
             if checkpoints is not None:
@@ -280,13 +296,16 @@ def in_windows(update: Update[Tensor], data: Any, attempts: int, checkpoints: Ch
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(("loader", "clock"), [(shuffled, "epoch"), (shuffled, "completed"), (stateful, "completed")])
+@pytest.mark.parametrize(("size", "sizes"), [(2, [2, 1] * 3), (3, [3] * 6)])
 @pytest.mark.parametrize("stand", [1, 2, 3])
 def test_the_position_after_a_window_is_that_of_what_was_used(
-    loader: Callable[[int], Any], clock: str, stand: int, workers: int, tmp_path: Path
+    loader: Callable[[int], Any], clock: str, size: int, sizes: list[int], stand: int, workers: int, tmp_path: Path
 ) -> None:
-    undisturbed = in_windows(noisy_update(clock), loader(workers), 6)
-    assert [outcome[2] for outcome in undisturbed] == [2, 1] * 3
-    before = in_windows(noisy_update(clock), loader(workers), stand, Checkpoints(tmp_path))
+    undisturbed = in_windows(noisy_update(clock), loader(workers), 6, size)
+    assert [outcome[2] for outcome in undisturbed] == sizes
+    if clock == "epoch":
+        assert undisturbed[-1][-1].ticks == sum(sizes) // 3, "an epoch is 3 microbatches"
+    before = in_windows(noisy_update(clock), loader(workers), stand, size, Checkpoints(tmp_path))
     update, data = noisy_update(clock), loader(workers)
     Checkpoints(tmp_path).restore(update, data=data)
-    assert before + in_windows(update, data, 6 - stand) == undisturbed
+    assert before + in_windows(update, data, 6 - stand, size) == undisturbed

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 from truestep.engine.windows import Window
-from truestep.run.reading import read
+from truestep.run.reading import Key, read
 from truestep.run.sampling import Portion, Position, portions
 from truestep.tasks import Task
 
@@ -57,29 +58,36 @@ class Feed:
         self.position, self.microbatches = position, microbatches
         self._coming = self._there = None
 
+    def close(self) -> None:
+        """Read no further: workers end."""
+        self._coming = self._there = None
+
     def finer(self) -> int | None:
         """Into how many microbatches to split so that the largest of the window holds half as much; None where it holds 1."""
         return None if self.largest == 1 else min(2 * self.microbatches, self._batch)
 
     def _from(self, position: Position) -> Iterator[tuple[Portion, Window[Any]]]:
-        def ordered() -> Iterator[Portion]:
-            return portions(
-                position,
-                examples=len(self._dataset),
-                batch=self._batch,
-                microbatches=self.microbatches,
-                seed=self._seed,
-            )
+        ordered = functools.partial(
+            portions,
+            position,
+            examples=len(self._dataset),
+            batch=self._batch,
+            microbatches=self.microbatches,
+            seed=self._seed,
+        )
+        keys = ((portion.epoch, part) for portion in ordered() for part in portion.parts)
+        return _grouped(ordered(), _microbatches(keys, self._task, self._dataset, seed=self._seed))
 
-        microbatches = self._microbatches(ordered())
-        for portion in ordered():
-            window: Window[Any] = Window(next(microbatches) for _ in portion.parts)
-            window.ends_epoch = portion.ends_epoch
-            yield portion, window
 
-    def _microbatches(self, portions: Iterator[Portion]) -> Iterator[Any]:
-        """Made here under the run's random state, or, where the task says how many workers, as `read` does."""
-        keys = ((portion.epoch, part) for portion in portions for part in portion.parts)
-        if self._task.workers is None:
-            return (self._task.microbatch(self._dataset, indices) for _, indices in keys)
-        return read(keys, self._task.microbatch, self._dataset, seed=self._seed, workers=self._task.workers)
+def _microbatches(keys: Iterator[Key], task: Task, dataset: Any, *, seed: int) -> Iterator[Any]:
+    """Made here under the run's random state, or, where the task says how many workers, as `read` does."""
+    if task.workers is None:
+        return (task.microbatch(dataset, indices) for _, indices in keys)
+    return read(keys, task.microbatch, dataset, seed=seed, workers=task.workers)
+
+
+def _grouped(portions: Iterator[Portion], microbatches: Iterator[Any]) -> Iterator[tuple[Portion, Window[Any]]]:
+    for portion in portions:
+        window: Window[Any] = Window(next(microbatches) for _ in portion.parts)
+        window.ends_epoch = portion.ends_epoch
+        yield portion, window

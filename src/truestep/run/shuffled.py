@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -126,14 +127,18 @@ class Shuffled:
             raise
 
     def _from(self, position: Position) -> Iterator[tuple[Portion, Any]]:
-        """Microbatches without an end, so that the workers need not begin anew with each epoch."""
+        """Microbatches without an end, so that the workers need not begin anew with each epoch.
 
-        def ordered() -> Iterator[Portion]:
-            return portions(position, examples=len(self._dataset), batch=self._batch, microbatches=1, seed=self._seed)
-
+        None of it holds on to this object: dropped, it ends its workers at once, and a fork later on finds nothing of them.
+        """
+        ordered = functools.partial(
+            portions, position, examples=len(self._dataset), batch=self._batch, microbatches=1, seed=self._seed
+        )
         keys = ((portion.epoch, portion.parts[0]) for portion in ordered())
-        read_ahead = read(keys, self._made, self._dataset, seed=self._seed, workers=self._workers, **self._options)
+        make = functools.partial(_collated, self._collate)
+        read_ahead = read(keys, make, self._dataset, seed=self._seed, workers=self._workers, **self._options)
         return zip(ordered(), read_ahead, strict=True)
 
-    def _made(self, items: Any, indices: Tensor) -> Any:
-        return self._collate([items[index] for index in indices.tolist()])
+
+def _collated(collate: Callable[[list[Any]], Any], items: Any, indices: Tensor) -> Any:
+    return collate([items[index] for index in indices.tolist()])

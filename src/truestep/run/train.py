@@ -73,6 +73,8 @@ def train(
         raise UsageError(
             "a run cannot be resumed without its checkpoints", hint="say where they are: checkpoints=Saving(folder=...)"
         )
+    if ledger is None and (sinks or alarm is not None):
+        raise UsageError("sinks and alarm are fed by a ledger, and there is none", hint="say where it goes: ledger=Path(...)")
     device = device_of(settings.device)
     kept = {"path": ledger, "protocol_hash": protocol_hash, "sinks": sinks, "alarm": alarm, "resume": resume}
     with own_threads(settings.threads), own_random_state(device):
@@ -117,6 +119,7 @@ def _attempts(
                     saver.after_attempt(evaluated=evaluated)
                 yield run.progress(outcome, alert, evaluated=evaluated)
                 over = run.is_over()
+        run.feed.close()
         if saver is not None:
             saver.finish()
         run.test()
