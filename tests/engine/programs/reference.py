@@ -358,5 +358,6 @@ class Reference:
         torch._amp_update_scale_(scale, tracker, found, self.kind.growth, self.kind.backoff, self.kind.interval)
         moved = scale.item()
         if self.kind.high is not None and finite and self.growth_count + 1 == self.kind.interval:
-            moved = min(self.scale * self.kind.growth, 2.0**self.kind.high)  # it binds before float32 does
+            grown = (torch.tensor(self.scale) * self.kind.growth).item()  # in float32, as GradScaler's
+            moved = min(grown, 2.0**self.kind.high)  # it binds before float32 does
         self.scale, self.growth_count = max(moved, 2.0**self.kind.low), int(tracker.item())
