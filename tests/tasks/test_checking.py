@@ -78,3 +78,14 @@ def test_what_a_built_in_task_returns_passes(name: str) -> None:
     checking.demand_optimizer(task, optimizer)
     checking.demand_scheduler(task, task.scheduler(optimizer, 10))
     checking.demand_scheduler(task, None)
+
+
+@pytest.mark.parametrize("workers", [-1, 1.5, True, "two"])
+def test_workers_are_a_number_of_processes_or_none(workers: Any) -> None:
+    task = Digits()
+    for number in (None, 0, 2):
+        task.workers = number
+        checking.demand_task(task)
+    task.workers = workers
+    with pytest.raises(TaskError, match=r"Digits\.workers is"):
+        checking.demand_task(task)
