@@ -44,6 +44,8 @@ def _demand_tensor(path: Path, name: str, saved: Tensor, ours: Tensor, hint: str
         theirs, mine = (str(getattr(tensor, what)).removeprefix("torch.") for tensor in (saved, ours))
         if theirs != mine:
             found = f"the {what} of {name!r} is {theirs} in the file and {mine} in the model"
+            if what == "dtype" and mine == "float32":
+                hint = "save the model inside `with update.in_float32():`, where its weights, masters included, are float32"
             raise misfit(path, found, hint, parameter=name, saved=theirs, ours=mine)
 
 

@@ -120,7 +120,8 @@ class Narrow(Store):
             if id(p) not in known:
                 raise PolicyError(
                     f"the optimizer holds {names[id(p)]!r}, which is not among the parameters that it was to be built from",
-                    hint="build it from what the function is given: lambda params: torch.optim.AdamW(params)",
+                    hint="build it from what the function is given: it stands for the model's parameters in their order;"
+                    " names come by zip(model.named_parameters(), params, strict=True)",
                     parameter=names[id(p)],
                 )
 

@@ -60,7 +60,8 @@ class Update(Generic[M]):
         scheduler, clock: one, a list, or a function from the optimizer (or the list of them) to either; stepped on "completed"
             attempts (default), any "attempt", the end of an "epoch", Every(examples=N) or Every(tokens=N) applied.
         examples, tokens: from a microbatch to its counts. None: the first dimension of its first array, and not counted.
-        max_consecutive_skips: SkipLimitError after so many skipped attempts in a row; None never.
+        max_consecutive_skips: SkipLimitError after so many skipped attempts in a row, with the last one as `error.outcome`, which
+            a ledger is yet to be given; None never.
         incurable: "keep" leaves the loss scale alone on a skip that no smaller scale can cure; "backoff" shrinks it on every
             non-finite gradient, as torch.amp.GradScaler does.
         track_moves: copies the parameters before each step, so that `outcome.moved()` can say whether any changed.

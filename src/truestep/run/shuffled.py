@@ -15,6 +15,9 @@ from truestep.errors import StateError, UsageError
 from truestep.run.reading import read
 from truestep.run.sampling import Portion, Position, portions
 
+OPTIONS = ("pin_memory", "prefetch_factor", "timeout", "multiprocessing_context", "worker_init_fn")
+"""What may be said to the DataLoader: the rest is decided by the order."""
+
 
 class Shuffled:
     """Microbatches of a map-style dataset, shuffled anew each epoch, read by a torch DataLoader, with a position to save.
@@ -59,6 +62,13 @@ class Shuffled:
         for name, number, least in (("batch", batch, 1), ("workers", workers, 0)):
             if number < least:
                 raise UsageError(f"{name} is {number}", hint=f"{name} is {least} or more", field=name, value=number)
+        for name in options:
+            if name not in OPTIONS:
+                raise UsageError(
+                    f"Shuffled knows no option {name!r}",
+                    hint=f"write batch, workers and collate, and for the DataLoader: {', '.join(OPTIONS)}",
+                    option=name,
+                )
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__") or len(dataset) == 0:
             raise UsageError(
                 f"a {type(dataset).__name__} without a length, items, or an example cannot be shuffled",
