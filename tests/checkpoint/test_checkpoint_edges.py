@@ -243,3 +243,38 @@ def test_a_torn_update_is_not_saved_over_a_whole_checkpoint(tmp_path):
         checkpoints.save(update)  # as a loop's `finally:` does
     checkpoints.restore(update)
     assert torch.equal(m.weight, whole)
+
+
+class Running(nn.Module):
+    """Divides by a running mean that its state leaves out."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+        self.register_buffer("mean", torch.ones(()), persistent=False)
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.mean.lerp_(x.abs().mean(), 0.1)
+        return self.inner(x / self.mean)
+
+
+def test_buffers_that_a_models_state_leaves_out_go_on_too(tmp_path):
+    def begin():
+        torch.manual_seed(0)
+        model = Running()
+        return model, truestep.Update(model, sgd(model.parameters()), loss=mse)
+
+    model, update = begin()
+    for i in range(5):
+        update([batch(i)])
+    truestep.Checkpoints(tmp_path).save(update)
+    again, resumed = begin()
+    restored = truestep.Checkpoints(tmp_path).restore(resumed)
+    assert restored is not None
+    assert restored.missing == ()
+    for i in range(5):
+        update([batch(i + 5)])
+        resumed([batch(i + 5)])
+    assert torch.equal(model.mean, again.mean)
+    assert torch.equal(model.inner.weight, again.inner.weight)

@@ -207,6 +207,7 @@ def test_a_checkpoint_is_a_head_to_read_and_what_torch_writes(two):
     assert set(torch.load(io.BytesIO(rest), weights_only=True)) == {
         "policy",
         "model",
+        "buffers",
         "optimizers",
         "schedulers",
         "update",

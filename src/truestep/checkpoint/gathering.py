@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from truestep.checkpoint.file import why
@@ -32,6 +32,7 @@ def own_state(update: Update[Any]) -> dict[str, Any]:
     return {
         "policy": update.plan.policy.name,
         "model": model_state(update),
+        "buffers": passing_buffers(update.model),
         "optimizers": [
             {"kind": kind(o), "parameters": parameter_names(update, o), "state": o.state_dict()} for o in update.optimizers
         ],
@@ -53,6 +54,29 @@ def model_state(update: Update[Any]) -> dict[str, Any]:
     """The model's state with its weights in float32, the masters where there are some; StateError inside an attempt."""
     with update.in_float32():
         return update.model.state_dict()
+
+
+def passing_buffers(model: nn.Module) -> dict[str, Tensor]:
+    """The buffers that a module's own state leaves out (persistent=False), by name: a forward may write them all the same."""
+    return {
+        f"{prefix}.{name}" if prefix else name: buffer
+        for prefix, module in model.named_modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None and name in module._non_persistent_buffers_set
+    }
+
+
+def set_passing_buffers(model: nn.Module, buffers: Mapping[str, Tensor]) -> None:
+    """Make these what `passing_buffers` gives: written in place where one of the shape is there, else put there."""
+    for path, value in buffers.items():
+        prefix, _, name = path.rpartition(".")
+        module = model.get_submodule(prefix)
+        there = module._buffers.get(name)
+        if there is not None and there.shape == value.shape and there.dtype is value.dtype:
+            there.copy_(value)
+        else:
+            device = next((p.device for p in model.parameters()), value.device)
+            module.register_buffer(name, value.to(device), persistent=False)
 
 
 def has_state(part: Any) -> bool:

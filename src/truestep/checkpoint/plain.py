@@ -39,6 +39,7 @@ def state_of(path: Path, content: Any, parts: Mapping[str, Any], *, has_scale: b
     return {
         "policy": None,
         "model": found["model"],
+        "buffers": None,
         "optimizers": _entries(path, found, "optimizer"),
         "schedulers": _entries(path, found, "scheduler"),
         "update": (found["scaler"] or None) if has_scale else None,  # a disabled GradScaler's is empty

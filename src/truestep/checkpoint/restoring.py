@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from truestep.checkpoint import fit, plain
 from truestep.checkpoint.file import Checkpoint, is_ours, loaded, opened, read_checkpoint, why
-from truestep.checkpoint.gathering import model_state
+from truestep.checkpoint.gathering import model_state, passing_buffers, set_passing_buffers
 from truestep.engine.randomness import absent, random_state, set_random_state
 from truestep.engine.update import Update
 from truestep.errors import CheckpointError
@@ -147,6 +147,14 @@ def _steps_of(state: Mapping[str, Any], update: Update[Any]) -> Iterator[_Step]:
     yield replace(
         _step("model", state["model"], update.model), load=partial(_load_model, update), now=partial(model_state, update)
     )
+    if state["buffers"]:
+        yield _Step(
+            name="the buffers beside the model's state",
+            holds=(),
+            state=state["buffers"],
+            load=partial(set_passing_buffers, update.model),
+            now=partial(passing_buffers, update.model),
+        )
     for name, entry, optimizer in zip(
         _numbered("optimizer", update.optimizers), state["optimizers"] or (), update.optimizers, strict=False
     ):
