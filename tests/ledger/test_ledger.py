@@ -159,6 +159,26 @@ def test_a_resume_without_an_attempt_leaves_no_trace(write: Write, make_attempts
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full is a device of Linux")
+def test_a_resume_that_is_told_where_it_goes_on_counts_no_line_beyond_if_no_attempt_follows(
+    write: Write, make_attempts: Attempts
+) -> None:
+    path = write(make_attempts([None] * 5))
+    with Ledger(path, resume=True, environment={}) as ledger:
+        ledger.go_on_after(3)
+    assert [outcome.counts.attempts for outcome in outcomes(path)] == [1, 2, 3]
+    with Ledger(path, resume=True, environment={}) as ledger:
+        ledger.go_on_after(2)
+        ledger.record(make_attempts([None] * 3)[-1])
+    assert [outcome.counts.attempts for outcome in outcomes(path)] == [1, 2, 3]
+    assert [line["attempts"] for line in read(path) if line["kind"] == "resume"] == [3, 2]
+
+
+def test_only_a_ledger_that_is_gone_on_in_says_so(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "run.jsonl", environment={}) as ledger:
+        ledger.go_on_after(0)
+    assert [line["kind"] for line in read(tmp_path / "run.jsonl")] == ["header"]
+
+
 def test_a_full_device_is_an_error_at_once() -> None:
     with pytest.raises(LedgerError, match="No space left on device"):
         Ledger("/dev/full", environment={})

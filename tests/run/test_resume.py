@@ -19,6 +19,7 @@ from truestep.ledger import read, summarize
 from truestep.run import RunRecord, Saving, Settings, train
 from truestep.run.clocks import Clocks, Stopwatch, resumed
 from truestep.run.heartbeat import HEARTBEAT_BYTES, Heartbeat, last_beat
+from truestep.run.saving import HEARTBEAT
 
 # A loss scale that overflows at first, and grows again after every third completed attempt until it overflows.
 MOVING = LossScale.dynamic(init=2.0**20, interval=3)
@@ -153,6 +154,24 @@ def test_a_target_that_was_met_stays_met(line_with: Any, tmp_path: Path, stop_at
     assert result(record) == result(undisturbed)
     again = train(noisy(line_with), settings, seed=3, checkpoints=Saving(folder=tmp_path / "checkpoints"), resume=True)
     assert result(again) == result(undisturbed), "a run that was over makes no attempt"
+
+
+def test_a_run_resumed_when_its_seconds_are_spent_counts_in_its_ledger_what_it_counts_itself(
+    line_with: Any, tmp_path: Path
+) -> None:
+    settings = replace(PLAIN, budget_seconds=1e6)
+    saved: dict[str, Any] = {
+        "ledger": tmp_path / "run.jsonl",
+        "checkpoints": Saving(folder=tmp_path / "checkpoints", every_attempts=4),
+    }
+    with pytest.raises(KilledError):
+        train(line_with(evaluate_every=1000), settings, seed=3, progress=killed_after(7), **saved)
+    Heartbeat(tmp_path / "checkpoints" / HEARTBEAT).beat(Clocks(train=2e6), 1.0)  # so long its process had lived
+    record = train(line_with(evaluate_every=1000), settings, seed=3, resume=True, **saved)
+    summary = summarize(read(tmp_path / "run.jsonl"))
+    assert record.status == "budget"
+    assert (record.counts.attempts, summary.wasted_attempts) == (4, 3)
+    assert summary.counts == record.counts
 
 
 def test_how_often_a_run_is_saved_changes_nothing_in_it(line_with: Any, tmp_path: Path) -> None:

@@ -105,10 +105,7 @@ class Ledger:
         """
         attempt = outcome.counts.attempts
         if self._resuming:
-            resumed = resume_record(attempts=attempt - 1, created=_now(), environment=self._environment)
-            self._append(resumed)
-            self._resuming = False
-            self._keep(self._sinks.resume(attempt - 1))
+            self.go_on_after(attempt - 1)
         elif attempt <= self._last_attempt:
             raise LedgerError(
                 f"attempt {attempt} comes after attempt {self._last_attempt}",
@@ -127,6 +124,16 @@ class Ledger:
             self._append(alarm_record(alert))
             warnings.warn(str(alert), RuntimeWarning, stacklevel=2)
         return alert
+
+    def go_on_after(self, attempts: int) -> None:
+        """Say at once that a resumed run goes on after so many attempts: lines beyond are waste, also if no attempt follows.
+
+        Without it the first outcome says so. Nothing is written in a ledger that goes on in none, or has been told already.
+        """
+        if self._resuming:
+            self._append(resume_record(attempts=attempts, created=_now(), environment=self._environment))
+            self._resuming, self._last_attempt = False, attempts
+            self._keep(self._sinks.resume(attempts))
 
     def close(self) -> None:
         """Close the sinks and the file; closing twice is harmless."""

@@ -107,6 +107,8 @@ def _attempts(
                 resumed(restored)
         with run.keeping(**kept) as ledger:
             run.is_open = True
+            if ledger is not None:
+                ledger.go_on_after(run.ready.update.counts.attempts)
             run.watch.turn("train")
             over = resume and run.is_over()
             while not over:
