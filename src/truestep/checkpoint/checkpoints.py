@@ -189,7 +189,7 @@ class Checkpoints:
         with self._errors(f"{path} cannot be written; {kept}"):
             try:
                 write_checkpoint(path, state, description)
-            except OSError:
+            except (OSError, MemoryError):
                 raise
             except Exception as error:  # whatever pickling, or loading without running code, makes of a value
                 raise unloadable(state) or CheckpointError(
