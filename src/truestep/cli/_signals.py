@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-import sys
+import time
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Self
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+_ONE_SECONDS = 0.5
+"""Signals that come closer after the first are the first: wrappers, and shells, send one twice."""
+
+_STDERR = 2
+_LINE_CLEARED = b"\r\x1b[2K"
+_CURSOR_SHOWN = b"\x1b[?25h"
 
 
 class Interrupted(BaseException):
@@ -30,6 +39,7 @@ class Signals:
         self.code: int | None = None
         self.has_begun = False
         self._owner = os.getpid()
+        self._first = 0.0
 
     def __enter__(self) -> Self:
         """Listen."""
@@ -44,9 +54,23 @@ class Signals:
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._owner:
             return
+        now = time.monotonic()
         if self.code is not None:
+            if now < self._first + _ONE_SECONDS:
+                return
+            _tell(b"", on_terminal=_CURSOR_SHOWN + _LINE_CLEARED)  # the bar's end, which nobody else will write now
             os._exit(self.code)
-        self.code = CODES[signal.Signals(number)]
+        self._first, self.code = now, CODES[signal.Signals(number)]
         if not self.has_begun:
             raise Interrupted(self.code)
-        print("ending after this attempt, once it is saved; a second signal ends at once", file=sys.stderr, flush=True)
+        _tell(b"ending after this attempt, once it is saved; a second signal ends at once\n", on_terminal=_LINE_CLEARED)
+
+
+def _tell(text: bytes, *, on_terminal: bytes) -> None:
+    """Writes to stderr what it takes at once, before it `on_terminal` where it is one; never waits and never raises.
+
+    It may have interrupted a write to the very same stream: Python's own buffers are not to be entered again.
+    """
+    with suppress(OSError):
+        if select.select([], [_STDERR], [], 0)[1]:
+            os.write(_STDERR, (on_terminal if os.isatty(_STDERR) else b"") + text)
