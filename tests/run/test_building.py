@@ -1,15 +1,20 @@
 """What a run is built of depends on task, settings and seed, and what cannot be built is refused."""
 
+import random
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from truestep import LossScale
 from truestep.errors import SkipLimitError, UsageError
 from truestep.run import Settings, initial_digest
-from truestep.run.building import build, device_of, moved, weights_digest
+from truestep.run.building import build, data_digest, device_of, moved, weights_digest
+from truestep.run.isolation import seed_all
+from truestep.tasks import Splits
 
 CPU = torch.device("cpu")
 
@@ -87,3 +92,25 @@ def test_a_microbatch_moves_with_its_shape() -> None:
 def test_a_microbatch_for_the_cpu_is_left_alone() -> None:
     microbatch = [torch.zeros(1)]
     assert moved(microbatch, CPU) is microbatch
+
+
+def test_data_augmented_at_random_have_one_digest_and_taking_it_leaves_the_random_state_alone(line_with: Any) -> None:
+    class Shaken(Dataset[tuple[Tensor, Tensor]]):
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+            drawn = [random.random(), float(np.random.rand()), float(torch.rand(()))]
+            return torch.tensor(drawn), torch.zeros(1)
+
+    task, splits = line_with(), Splits(train=Shaken(), validation=Shaken(), test=Shaken())
+    digests, after = [], []
+    for number in (1, 2):  # two processes, which have drawn other numbers before
+        seed_all(number, torch.device("cpu"))
+        digests.append(data_digest(task, splits))
+        seed_all(3, torch.device("cpu"))
+        data_digest(task, splits)
+        after.append((random.random(), np.random.rand(), torch.rand(()).item()))
+    seed_all(3, torch.device("cpu"))
+    assert digests[0] == digests[1]
+    assert after == [(random.random(), np.random.rand(), torch.rand(()).item())] * 2

@@ -66,10 +66,16 @@ def build(task: Task, settings: Settings, *, seed: int, device: torch.device) ->
 
 
 def data_digest(task: Task, splits: Splits) -> str:
-    """SHA-256 over the data of `splits` as the task's own digest() takes it, without loading them again."""
+    """SHA-256 over the data of `splits` as the task's own digest() takes it, without loading them again.
+
+    Items that are augmented at random are drawn under one seed: the same in every process. Random state is as before.
+    """
     held = copy.copy(task)
     vars(held)["splits"] = lambda: splits
-    return held.digest()
+    cpu = torch.device("cpu")
+    with own_random_state(cpu):
+        seed_all(0, cpu)
+        return held.digest()
 
 
 def initial_digest(task: Task, *, seed: int) -> str:
