@@ -15,16 +15,17 @@ whose name begins with an underscore are not commands. `run()` imports what is s
 from __future__ import annotations
 
 import importlib
-import os
 import pkgutil
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from importlib.metadata import version
-from typing import Annotated, Any, Protocol, Union
+from typing import IO, Annotated, Any, Protocol, Union, cast
 
 import tyro
 
+from truestep.cli._output import Talk, open_standard_streams, silence
 from truestep.errors import TruestepError, UsageError
 
 DONE, USAGE, COULD_NOT_RUN, INTERRUPTED, NO_READER = 0, 2, 3, 130, 141
@@ -43,7 +44,21 @@ class Runnable(Protocol):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; `argv` is without the program's name, None means the process's."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    open_standard_streams()
+    with redirect_stderr(cast("IO[str]", Talk(sys.stderr))):  # what is said ends no work, whoever has stopped listening
+        code = _ended(list(sys.argv[1:] if argv is None else argv))
+        sys.stderr.flush()
+    return code
+
+
+def commands() -> dict[str, type[Runnable]]:
+    """Each command by its name, in alphabetical order."""
+    names = sorted(each.name for each in pkgutil.iter_modules(__path__) if not each.name.startswith("_"))
+    return {name: importlib.import_module(f"{__name__}.{name}").Command for name in names}
+
+
+def _ended(arguments: list[str]) -> int:
+    """What the exit code is, whatever happens."""
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -65,12 +80,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("This is a fault of truestep itself; the lines above say where.", file=sys.stderr)
         return COULD_NOT_RUN
     return code
-
-
-def commands() -> dict[str, type[Runnable]]:
-    """Each command by its name, in alphabetical order."""
-    names = sorted(each.name for each in pkgutil.iter_modules(__path__) if not each.name.startswith("_"))
-    return {name: importlib.import_module(f"{__name__}.{name}").Command for name in names}
 
 
 def _run(arguments: list[str]) -> int:
@@ -112,4 +121,4 @@ def _end_output() -> None:
     try:
         sys.stdout.flush()
     except OSError:  # the disk is still full, or the reader still gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
