@@ -33,7 +33,7 @@ class RunFolder:
     path: Path
     hold: Hold | None
     begun: bool
-    """Whether an earlier process has begun the run."""
+    """Whether an earlier process has begun the run: one that came to no ledger, as where a sink did not open, has not."""
     finished: RunRecord | None
     """The record of a run that has come to its end; None for one that can go on."""
     made: tuple[Path, ...]
@@ -47,13 +47,15 @@ class RunFolder:
             RecordError: the folder cannot be written; another process has it; it holds a run and `resume` was not asked; or
                 it holds one that was begun with other settings, of which the first is named.
         """
-        made = tuple(folder for folder in (path, *path.parents) if not folder.exists())
+        made = tuple(folder.absolute() for folder in (path, *path.parents) if not folder.exists())
         try:
             path.mkdir(parents=True, exist_ok=True)
             hold = held(path)
             there = _read(path / SETTINGS)
             if there is None:
                 _demand_free(path)
+            begun = there is not None and _has_begun(path)
+            if not begun:
                 atomic.write(path / SETTINGS, (json.dumps(asked, indent=2, allow_nan=False) + "\n").encode())
         except BlockingIOError as error:
             hint = "wait for it to end, or give another --out"
@@ -61,12 +63,13 @@ class RunFolder:
         except OSError as error:
             hint = "give a folder that can be written: --out DIR; nothing was run"
             raise RecordError(f"{path} cannot be written: {error.strerror or error}", hint=hint, path=str(path)) from error
-        if there is not None:
+        if begun:
             _demand_same(path, there, asked)
             if not resume:
                 hint = "--resume goes on with it; another --out begins anew"
                 raise RecordError(f"{path} holds this run already", hint=hint, path=str(path))
-        return RunFolder(path=path, hold=hold, begun=there is not None, finished=_finished(path), made=made)
+        whole = path.absolute()  # the task's code may change the working directory
+        return RunFolder(path=whole, hold=hold, begun=begun, finished=_finished(path), made=made)
 
     def withdraw(self) -> None:
         """Take back what `opened` made for a run that turned out not to be possible."""
@@ -116,6 +119,11 @@ def _demand_free(path: Path) -> None:
         if (path / name).exists():
             hint = "give another --out, or move it away"
             raise RecordError(f"{path} holds a {name} and no {SETTINGS}", hint=hint, path=str(path))
+
+
+def _has_begun(path: Path) -> bool:
+    """Whether there is anything to go on with."""
+    return any((path / name).exists() for name in (LEDGER, RECORD)) or any((path / CHECKPOINTS).glob("attempt-*"))
 
 
 def _demand_same(path: Path, there: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
