@@ -1,6 +1,7 @@
 """Law 14, resume: a run that was killed at any moment goes on bit for bit, and nothing is counted twice."""
 
 import itertools
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -174,6 +175,68 @@ def test_a_run_resumed_when_its_seconds_are_spent_counts_in_its_ledger_what_it_c
     assert summary.counts == record.counts
 
 
+@pytest.mark.parametrize("settings", [HALF, PLAIN], ids=["fp16", "fp32"])
+@pytest.mark.parametrize(
+    ("error", "stopped", "status"),
+    [
+        (RuntimeError("DataLoader worker (pid 1) is killed by signal: Terminated"), True, "stopped"),
+        (RuntimeError("a fault of the task"), False, "error"),
+        (torch.OutOfMemoryError("CUDA out of memory"), False, "out of memory"),
+    ],
+    ids=["stopped", "error", "out-of-memory"],
+)
+def test_a_run_whose_attempt_fails_is_saved_before_it_and_goes_on_bit_for_bit(
+    line_with: Any, tmp_path: Path, settings: Settings, error: Exception, stopped: bool, status: str
+) -> None:
+    undisturbed = train(noisy(line_with), settings, seed=3)
+    saved: dict[str, Any] = {"ledger": tmp_path / "run.jsonl", "checkpoints": Saving(folder=tmp_path / "checkpoints")}
+    failing, made, failed = noisy(line_with), list[Any](), list[bool]()
+    loss = failing.loss
+
+    def fails(model: nn.Module, microbatch: Any) -> Tensor:
+        value: Tensor = loss(model, microbatch)
+        if len(made) == 8:  # numbers are drawn, and batch statistics have moved
+            failed.append(stopped)
+            raise error
+        return value
+
+    failing.loss = fails
+    first = train(failing, settings, seed=3, progress=made.append, stop=lambda: any(failed), **saved)
+    assert (first.status, first.counts.attempts) == (status, 8), "the last evaluation was after attempt 6"
+    assert str(error) in (first.detail or "")
+    record = train(noisy(line_with), settings, seed=3, resume=True, **saved)
+    assert result(record) == result(undisturbed)
+    assert summarize(read(tmp_path / "run.jsonl")).wasted_attempts == 0
+
+
+def test_a_run_whose_first_attempt_fails_leaves_nothing_to_go_on_with(line_with: Any, tmp_path: Path) -> None:
+    def fails(model: nn.Module, microbatch: Any) -> Tensor:
+        raise RuntimeError("at once")
+
+    assert train(line_with(loss=fails), PLAIN, seed=0, checkpoints=Saving(folder=tmp_path)).status == "error"
+    assert train(line_with(), PLAIN, seed=0, checkpoints=Saving(folder=tmp_path)).status == "budget"
+
+
+def test_a_task_that_changes_the_working_directory_moves_no_file_of_the_run(
+    line_with: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    splits = line_with().splits()
+
+    def wandering() -> Any:
+        os.chdir(tmp_path / "elsewhere")
+        return splits
+
+    record = train(
+        line_with(splits=wandering), PLAIN, seed=0, ledger=Path("run.jsonl"), checkpoints=Saving(folder=Path("checkpoints"))
+    )
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert (tmp_path / "checkpoints" / "attempt-00000014.ckpt").exists()
+    assert summarize(read(tmp_path / "run.jsonl")).counts == record.counts
+    assert record.ledger == "run.jsonl"
+
+
 def test_how_often_a_run_is_saved_changes_nothing_in_it(line_with: Any, tmp_path: Path) -> None:
     records = [
         train(noisy(line_with), HALF, seed=3, checkpoints=Saving(folder=tmp_path / str(every), every_attempts=every))
@@ -238,8 +301,9 @@ def test_the_checkpoint_of_another_run_is_refused_by_its_first_difference(
 ) -> None:
     with pytest.raises(KilledError):
         train(noisy(line_with), HALF, seed=3, checkpoints=Saving(folder=tmp_path), progress=killed_after(9))
-    with pytest.raises(CheckpointError, match=named):
+    with pytest.raises(CheckpointError, match=named) as caught:
         train(noisy(line_with), replace(HALF, **settings), seed=seed, checkpoints=Saving(folder=tmp_path), resume=True)
+    assert "part 'run'" not in str(caught.value)
 
 
 def test_checkpoints_that_are_there_are_not_mixed_with_those_of_a_new_run(line_with: Any, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Saver:
     def __init__(self, saving: Saving, run: Run, *, resume: bool) -> None:
         self._saving, self._run = saving, run
         self._checkpoints = Checkpoints(saving.folder, keep_last=saving.keep_last, quality_better=run.ready.plan.quality_better)
-        self._saved_at: int | None = None
+        self._saved_at = 0  # before the first attempt there is nothing to save
         if not resume and any(saving.folder.glob("attempt-*")):
             raise CheckpointError(
                 f"{saving.folder} holds checkpoints already",
@@ -66,10 +66,15 @@ class Saver:
     def restore(self) -> Restored | None:
         """The run goes on from its newest whole checkpoint; None, and from the beginning, where there is none."""
         state = _State(self._run)
-        restored = self._checkpoints.restore(self._run.ready.update, run=state)
+        try:
+            restored = self._checkpoints.restore(self._run.ready.update, run=state)
+        except CheckpointError as error:
+            if isinstance(error.__cause__, CheckpointError):  # our own part's, which says more than that it was refused
+                raise error.__cause__ from None
+            raise
         last, self._run.earlier_cpu_seconds = self._earlier
         self._run.go_on(resumed(state.clocks, last))
-        self._saved_at = None if restored is None else restored.attempts
+        self._saved_at = 0 if restored is None else restored.attempts
         return restored
 
     def after_attempt(self, *, evaluated: bool) -> None:
@@ -80,9 +85,12 @@ class Saver:
         self._beat()
 
     def finish(self) -> None:
-        """Save a run whose end leaves a model: what it made of its budget, or what it can go on from."""
+        """Save a run whose end leaves a model: what it made of its budget, or what it can go on from.
+
+        One that failed can where it stands between two attempts, as the caller makes sure.
+        """
         attempts = self._run.ready.update.counts.attempts
-        if self._run.status in ("reached", "budget", "stopped") and self._saved_at != attempts:
+        if self._run.status not in ("diverged", "stalled") and self._saved_at != attempts:
             self._save(quality=None)
         self._beat()
 

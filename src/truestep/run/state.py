@@ -14,6 +14,7 @@ import torch
 from truestep.engine.counts import Counts
 from truestep.engine.outcome import Outcome
 from truestep.engine.policy import Policy
+from truestep.engine.randomness import set_random_state
 from truestep.ledger import Alert, Ledger
 from truestep.ledger.environment import environment
 from truestep.run.building import Setup, weights_digest
@@ -74,6 +75,8 @@ class Run:
         self.environment = environment(device)
         self.setup: Setup | None = None
         self.is_open = False
+        self.before: dict[str, Any] | None = None
+        """The random state before the attempt that is under way; None between two, and where no attempt is taken back."""
         self._feed: Feed | None = None
         self.earlier_seconds = self.earlier_cpu_seconds = 0.0
         self.ledger: str | None = None
@@ -111,8 +114,10 @@ class Run:
         """CPU time of the run so far, earlier processes included."""
         return self.earlier_cpu_seconds + time.process_time() - self.cpu_started
 
-    def keeping(self, path: Path | None, protocol_hash: str | None, **more: Any) -> Ledger | nullcontext[None]:
-        """The ledger, begun or gone on in, or nothing."""
+    def keeping(
+        self, path: Path | None, given: Path | None, protocol_hash: str | None, **more: Any
+    ) -> Ledger | nullcontext[None]:
+        """The ledger, begun or gone on in, or nothing; the record names it as it was `given`."""
         if path is None:
             return nullcontext()
         kept = Ledger(
@@ -123,8 +128,17 @@ class Run:
             **more,
             environment=self.environment,
         )
-        self.ledger = str(path)
+        self.ledger = str(given)
         return kept
+
+    def can_take_back(self) -> bool:
+        """Whether an exception fell in an attempt, and the update stands where the one before left it."""
+        return self.before is not None and self.ready.update.plan.store.all_or_none.torn is None
+
+    def take_back(self) -> None:
+        """Undo what the attempt under way has drawn; the update has undone the rest."""
+        assert self.before is not None
+        set_random_state(self.before)
 
     def advance(self, examples: int) -> bool:
         """Move on in the data by `examples`; whether an evaluation is due there."""

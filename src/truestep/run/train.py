@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 from truestep.checkpoint import Restored
 from truestep.engine.outcome import Outcome
-from truestep.engine.randomness import own_random_state, random_state, set_random_state
+from truestep.engine.randomness import own_random_state, random_state
 from truestep.engine.windows import Window
 from truestep.errors import FileError, SkipLimitError, UsageError
 from truestep.ledger import Alert, Ledger, SkipAlarm
@@ -76,10 +77,13 @@ def train(
     if ledger is None and (sinks or alarm is not None):
         raise UsageError("sinks and alarm are fed by a ledger, and there is none", hint="say where it goes: ledger=Path(...)")
     device = device_of(settings.device)
-    kept = {"path": ledger, "protocol_hash": protocol_hash, "sinks": sinks, "alarm": alarm, "resume": resume}
+    if checkpoints is not None:  # the task's code may change the working directory
+        checkpoints = replace(checkpoints, folder=checkpoints.folder.absolute())
+    path = None if ledger is None else ledger.absolute()
+    kept = {"path": path, "given": ledger, "protocol_hash": protocol_hash, "sinks": sinks, "alarm": alarm, "resume": resume}
     with own_threads(settings.threads), own_random_state(device):
         run = Run(task, settings, seed=seed, device=device)
-        with closing(_attempts(run, kept, checkpoints, resumed)) as attempts:
+        with closing(_attempts(run, kept, checkpoints, resumed, stop)) as attempts:
             for made in attempts:
                 if progress is not None:
                     progress(made)
@@ -93,9 +97,11 @@ def _attempts(
     kept: Mapping[str, Any],
     saving: Saving | None,
     resumed: Callable[[Restored | None], None] | None,
+    stop: Callable[[], bool] | None,
 ) -> Generator[Progress]:
     """The run's attempts, one at each step; what the task's code raises ends the run and is told by its status."""
     resume = kept["resume"]
+    saver = None
     try:
         run.setup = build(run.task, run.settings, seed=run.seed, device=run.device)
         if run.settings.threads is not None:
@@ -112,7 +118,7 @@ def _attempts(
             run.watch.turn("train")
             over = resume and run.is_over()
             while not over:
-                outcome, alert = _attempt(run, ledger)
+                outcome, alert = _attempt(run, ledger, may_fail=saver is not None or run.settings.on_oom == "accumulate")
                 evaluated = run.advance(run.feed.portion.examples)
                 run.feed.move_on()
                 if evaluated:
@@ -127,21 +133,35 @@ def _attempts(
         run.test()
     except FileError:  # the ledger's or a checkpoint's: no candidate is to blame
         raise
-    except UsageError as error:  # before the run is open it is what was asked, afterwards what the task did
-        if not run.is_open:
+    except (Exception, SystemExit) as error:  # the task's code may raise anything, and may ask the process to end
+        if isinstance(error, UsageError) and not run.is_open:  # it is what was asked, and afterwards what the task did
             raise
         run.end(*ending_of(error, run.task))
-    except (Exception, SystemExit) as error:  # the task's code may raise anything, and may ask the process to end
-        run.end(*ending_of(error, run.task))
+        if saver is not None and run.can_take_back():
+            _saved_before_attempt(run, saver, stop)
 
 
-def _attempt(run: Run, ledger: Ledger | None) -> tuple[Outcome, Alert | None]:
+def _saved_before_attempt(run: Run, saver: Saver, stop: Callable[[], bool] | None) -> None:
+    """Save a run whose attempt failed where its last whole one left it, and call it stopped where that was asked for.
+
+    A signal that asks for it may have ended the data's workers too, for which no task is to blame.
+    """
+    run.feed.close()
+    run.take_back()
+    saver.finish()
+    if stop is not None and stop():
+        run.end("stopped", f"the caller stopped the run, and the attempt under way failed: {run.detail}")
+
+
+def _attempt(run: Run, ledger: Ledger | None, *, may_fail: bool) -> tuple[Outcome, Alert | None]:
     """Attempt one update and keep its outcome, that of the attempt that was one skip too many included."""
     limit: SkipLimitError | None = None
+    run.before = random_state() if may_fail else None
     try:
         outcome = _fitted(run)
     except SkipLimitError as error:  # its outcome is kept before it ends the run
         limit, outcome = error, error.outcome
+    run.before = None
     alert = None if ledger is None else ledger.record(outcome)
     if limit is not None:
         raise limit
@@ -155,7 +175,6 @@ def _fitted(run: Run) -> Outcome:
     bit for bit one that was resumed with the finer split.
     """
     while True:
-        before = random_state() if run.settings.on_oom == "accumulate" else None
         window = run.feed.window()
         try:
             return run.ready.update(_on_device(window, run.device))
@@ -163,7 +182,7 @@ def _fitted(run: Run) -> Outcome:
             if not is_out_of_memory(error):
                 raise
             finer = run.feed.finer()
-            if before is None or finer is None:
+            if run.settings.on_oom != "accumulate" or finer is None:
                 raise AttemptOutOfMemoryError(examples=run.feed.largest, finer=finer) from error
         gc.collect()  # the error has gone by now, and with it the frames that held the graph
         if run.device.type == "cuda":
@@ -172,7 +191,7 @@ def _fitted(run: Run) -> Outcome:
             f"memory did not suffice for attempt {run.ready.update.counts.attempts + 1} with "
             f"accumulate={len(window)}: accumulate={finer} from there on"
         )
-        set_random_state(before)
+        run.take_back()
         run.feed.go_to(run.feed.position, microbatches=finer)
 
 
