@@ -160,10 +160,17 @@ def test_a_folder_in_which_another_process_trains_is_refused(capsys):
     ("options", "named"),
     [
         (["--policy", "fp64"], "fp64"),
-        (["--scale", "loud"], "scale=loud"),
-        (["--accumulate", "0"], "accumulate=0"),
-        (["--clip", "-1"], "clip=-1"),
-        (["--clock", "noon"], "clock=noon"),
+        (["--policy", ""], "--policy ''"),
+        (["--policy", "fp32 clip=1"], "--policy 'fp32 clip=1'"),
+        (["--scale", "loud"], "UsageError: --scale loud says nothing\nhint: write --scale dynamic, dynamic:INIT,"),
+        (["--scale", ""], "--scale ''"),
+        (["--accumulate", "0"], "UsageError: --accumulate 0 says nothing\nhint: write --accumulate N, microbatches"),
+        (["--clip", "-1"], "UsageError: --clip -1.0 says nothing\nhint: write --clip X, a norm above 0"),
+        (["--clip", "0"], "UsageError: --clip 0.0 says nothing"),
+        (["--clock", "noon"], "UsageError: --clock noon says nothing"),
+        (["--out", ""], "UsageError: --out ''"),
+        (["--threads", "100000000000"], "UsageError: --threads 100000000000"),
+        (["--threads", "0"], "UsageError: --threads 0"),
         (["--budget-attempts", "0"], "budget_attempts"),
         (["--keep-last", "0"], "keep_last"),
         (["--checkpoint-every", "0"], "every_attempts"),
@@ -262,7 +269,7 @@ def test_the_command_that_goes_on_is_the_command_with_resume():
         seed=2,
         device="cpu",
         threads=2,
-        out=Path("a folder"),
+        out="a folder",
         keep_last=5,
         checkpoint_every=7,
         on_oom="accumulate",
@@ -272,6 +279,12 @@ def test_the_command_that_goes_on_is_the_command_with_resume():
     )
     assert parsed(command.command()) == Command(**vars(command) | {"resume": True})
     assert Command(task="digits").command() == "truestep train digits --resume"
+
+
+def test_a_value_that_begins_as_an_option_does_is_given_as_one():
+    command = Command(task="digits", out="-odd name", target=-0.5, scale="-1", seed=-3)
+    assert parsed(command.command()) == Command(**vars(command) | {"resume": True})
+    assert "'--out=-odd name'" in command.command()
 
 
 # Signals.

@@ -13,16 +13,19 @@ import tyro
 from truestep.cli._live import Live
 from truestep.cli._output import print_json, print_table, resuming, stdout_is_talk
 from truestep.cli._signals import Interrupted, Signals
-from truestep.errors import UsageError
+from truestep.errors import ProtocolError, UsageError
 from truestep.pages.words import count, percent, seconds, significant
 
 if TYPE_CHECKING:
     from truestep.checkpoint import Restored
+    from truestep.compare.candidate import Candidate
     from truestep.ledger.sinks import Sink
     from truestep.run import Progress, RunRecord, Settings
 
 _COULD_NOT_RUN = 3
 _FAILED = ("error", "out of memory")
+_MOST_THREADS = 4096
+"""More than any machine has cores; torch and the system take no number that is far beyond it."""
 _AS_THEY_ARE = (
     *("budget_attempts", "budget_seconds", "evaluate_every", "target", "stop_at_target"),
     *("on_oom", "threads", "device"),
@@ -80,7 +83,7 @@ class Command:
     threads: int = 1
     """Threads of torch's operators on the CPU. They decide on bits."""
 
-    out: Path | None = None
+    out: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None
     """The run's folder; None: runs/TASK-POLICY-seedN."""
 
     keep_last: int = 2
@@ -175,17 +178,35 @@ class Command:
         }
         return [makers[name]() for name in dict.fromkeys(self.sink)]
 
-    def _settings(self) -> Settings:
+    def _candidate(self) -> Candidate:
+        """Policy, scale, accumulate, clip and clock; what one of them cannot be is told in the option's own words."""
         from truestep.compare.candidate import Candidate  # noqa: PLC0415
-        from truestep.compare.settings import clock_of, scale_of  # noqa: PLC0415
-        from truestep.engine.clip import ClipNorm  # noqa: PLC0415
-        from truestep.run import Settings  # noqa: PLC0415
 
+        for option in ("policy", "scale", "clock"):
+            value = getattr(self, option)
+            if value is not None and [value] != value.split():
+                raise UsageError(f"--{option} {value!r} is not one word", hint="truestep train --help tells what it may be")
         words = {"scale": self.scale, "accumulate": self.accumulate, "clip": self.clip, "clock": self.clock}
         written = [
             f"{key}={value}" for key, value in words.items() if value is not None and (key, value) != ("clock", "completed")
         ]
-        candidate = Candidate.parse(" ".join([self.policy, *written]))
+        try:
+            return Candidate.parse(" ".join([self.policy, *written]))
+        except ProtocolError as error:
+            key = error.facts.get("key")
+            if key is None:  # the policy's own
+                raise
+            hint = (error.hint or "").replace(f"{key}=", f"--{key} ")
+            raise UsageError(f"--{key} {words[key]} says nothing", hint=hint) from None
+
+    def _settings(self) -> Settings:
+        from truestep.compare.settings import clock_of, scale_of  # noqa: PLC0415
+        from truestep.engine.clip import ClipNorm  # noqa: PLC0415
+        from truestep.run import Settings  # noqa: PLC0415
+
+        if not 1 <= self.threads <= _MOST_THREADS:
+            raise UsageError(f"--threads {self.threads} cannot be had", hint=f"write --threads N, from 1 to {_MOST_THREADS}")
+        candidate = self._candidate()
         return Settings(
             policy=candidate.policy,
             candidate=str(candidate),
@@ -200,7 +221,11 @@ class Command:
     def _out(self, settings: Settings) -> Path:
         from truestep.run.folder import folder_of  # noqa: PLC0415
 
-        return self.out or folder_of(self.task, settings.name, seed=self.seed)
+        if self.out is None:
+            return folder_of(self.task, settings.name, seed=self.seed)
+        if not self.out:
+            raise UsageError("--out '' is no folder", hint="name one, or leave --out away")
+        return Path(self.out)
 
     def _say_how_to_go_on(self) -> None:
         """On stderr, the very command that goes on."""
