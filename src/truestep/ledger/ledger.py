@@ -105,7 +105,7 @@ class Ledger:
         """
         attempt = outcome.counts.attempts
         if self._resuming:
-            self.go_on_after(attempt - 1)
+            self._keep(self._gone_on_after(attempt - 1))
         elif attempt <= self._last_attempt:
             raise LedgerError(
                 f"attempt {attempt} comes after attempt {self._last_attempt}",
@@ -131,9 +131,7 @@ class Ledger:
         Without it the first outcome says so. Nothing is written in a ledger that goes on in none, or has been told already.
         """
         if self._resuming:
-            self._append(resume_record(attempts=attempts, created=_now(), environment=self._environment))
-            self._resuming, self._last_attempt = False, attempts
-            self._keep(self._sinks.resume(attempts))
+            self._keep(self._gone_on_after(attempts))
 
     def close(self) -> None:
         """Close the sinks and the file; closing twice is harmless."""
@@ -149,6 +147,11 @@ class Ledger:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Close the file."""
         self.close()
+
+    def _gone_on_after(self, attempts: int) -> Iterable[Record]:
+        self._append(resume_record(attempts=attempts, created=_now(), environment=self._environment))
+        self._resuming, self._last_attempt = False, attempts
+        return self._sinks.resume(attempts)
 
     def _keep(self, lines: Iterable[Record]) -> None:
         """Write what became of sinks, and say so where one failed: in this order, as a warning may be made an error."""
