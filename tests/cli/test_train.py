@@ -213,7 +213,7 @@ def test_a_task_that_fails_ends_with_3_and_goes_on_from_its_checkpoint_once_it_i
     assert record_in(RUN).status == "error"
     mend()
     assert main([*SMALL, "--resume"]) == 0
-    assert f"going on after attempt 6 from {RUN}/checkpoints/attempt-00000006.ckpt" in capsys.readouterr().err
+    assert f"going on after attempt 7 from {RUN.resolve()}/checkpoints/attempt-00000007.ckpt" in capsys.readouterr().err
     assert record_in(RUN).weights_digest == record_in(Path("alone")).weights_digest
 
 
