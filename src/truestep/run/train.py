@@ -125,11 +125,13 @@ def _attempts(
                     run.evaluate()
                 if saver is not None:
                     saver.after_attempt(evaluated=evaluated)
+                    run.before = random_state()  # workers that a signal ends may say so between two attempts, too
                 yield run.progress(outcome, alert, evaluated=evaluated)
                 over = run.is_over()
         run.feed.close()
         if saver is not None:
             saver.finish()
+        run.before = None
         run.test()
     except FileError:  # the ledger's or a checkpoint's: no candidate is to blame
         raise
