@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check formatted linted typed bench bench-gpu format reference clean
+.PHONY: help demo test check formatted linted typed thorough bench bench-gpu format reference clean
 
 export OMP_NUM_THREADS := 1
 PYTHON ?= python3
@@ -21,10 +21,13 @@ demo: .venv/ready        ## compare float32, bfloat16 and float16 on the digits;
 test: .venv/ready        ## run the tests
 	$(RUN) -m pytest -n 2
 
-check: formatted linted typed test  ## everything that a change must pass: layout, lint, types, tests (documents among them)
+check: formatted linted typed thorough test  ## everything that a change must pass: layout, lint, types, tests (documents among them)
 
 formatted: .venv/ready
 	$(RUN) -m ruff format --check --quiet .
+
+thorough: .venv/ready    ## run a part of the full profile: 1,000 random programs in float32, and 50 kills of a training
+	TRUESTEP_FULL=1 TRUESTEP_SEED=0 $(RUN) -m pytest -n 2 tests/engine/programs tests/cli/test_train_killed.py -k 'laws_1_to_12 and fp32 or undisturbed and digits'
 
 linted: .venv/ready
 	$(RUN) -m ruff check --quiet .
