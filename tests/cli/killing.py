@@ -17,6 +17,7 @@ from typing import Any
 
 import torch._dynamo  # noqa: F401 - what a torch optimizer imports takes seconds: once for all forks
 
+from truestep import tasks
 from truestep.checkpoint import Checkpoints, read_checkpoint
 from truestep.cli import commands, main
 from truestep.compare import candidate, settings  # noqa: F401 - likewise
@@ -45,8 +46,9 @@ def live(arguments: list[str], log: Path, *, seconds: float | None) -> tuple[boo
     return os.WIFSIGNALED(status), time.perf_counter() - began
 
 
-def what_is_left(out: Path) -> dict[str, Any]:
+def what_is_left(out: Path, task: str) -> dict[str, Any]:
     """Everything of an ended run that must not hang on how often it died."""
+    better = tasks.load(task).quality_better
     record = json.loads((out / RECORD).read_bytes())
     newest = max((out / CHECKPOINTS).glob("*.ckpt"), key=lambda path: read_checkpoint(path).description.serial)
     state = read_checkpoint(newest).state
@@ -61,7 +63,7 @@ def what_is_left(out: Path) -> dict[str, Any]:
         "schedulers": str(state["schedulers"]),
         "random": str(state["random"]["cpu"].tolist()),
         "position": state["parts"]["run"]["value"]["position"],
-        "best": getattr(Checkpoints(out / CHECKPOINTS, quality_better="lower").best(), "name", None),
+        "best": getattr(Checkpoints(out / CHECKPOINTS, quality_better=better).best(), "name", None),
     }
 
 
@@ -71,7 +73,7 @@ def run() -> None:
     undisturbed = Path("undisturbed")
     live([*arguments, "--out", str(undisturbed)], Path("log"), seconds=None)
     _, length = live([*arguments, "--out", "again"], Path("log"), seconds=None)  # the first one filled caches
-    print(json.dumps(what_is_left(undisturbed)), flush=True)
+    print(json.dumps(what_is_left(undisturbed, arguments[1])), flush=True)
     moments = random.Random(seed)
     done, number = 0, 0
     while done < kills:
@@ -84,7 +86,7 @@ def run() -> None:
             done += killed
             if not killed:
                 break
-        print(json.dumps({"lives": lives, **what_is_left(out)}), flush=True)
+        print(json.dumps({"lives": lives, **what_is_left(out, arguments[1])}), flush=True)
         number += 1
 
 

@@ -71,9 +71,7 @@ def train(
     """
     demand_task(task)
     if resume and checkpoints is None:
-        raise UsageError(
-            "a run cannot be resumed without its checkpoints", hint="say where they are: checkpoints=Saving(folder=...)"
-        )
+        raise UsageError("a run cannot be resumed without its checkpoints", hint="give checkpoints=Saving(folder=...)")
     if ledger is None and (sinks or alarm is not None):
         raise UsageError("sinks and alarm are fed by a ledger, and there is none", hint="say where it goes: ledger=Path(...)")
     device = device_of(settings.device)
