@@ -192,15 +192,19 @@ def _load_optimizer(update: Update[Any], optimizer: Optimizer, state: Mapping[st
     """
     with update.in_float32():
         optimizer.load_state_dict(state)  # type: ignore[arg-type]  # torch's says dict
-        for p, held in optimizer.state.items():
-            for key, value in held.items() if isinstance(held, dict) else ():
-                if isinstance(value, Tensor) and value.shape == p.shape and value.stride() != p.stride():
-                    held[key] = torch.empty_like(p, dtype=value.dtype).copy_(value)
-    for p, held in optimizer.state.items():  # moments that were saved narrow lose nothing by it
-        for key, value in held.items() if isinstance(held, dict) else ():
-            if isinstance(value, Tensor) and value.dim() and value.dtype is torch.float32 and p.dtype is not torch.float32:
-                narrow = value.to(p.dtype)
-                held[key] = narrow if torch.equal(narrow.float(), value) else value
+        for p, held, key, value in _tensors_of(optimizer):
+            if value.shape == p.shape and value.stride() != p.stride():
+                held[key] = torch.empty_like(p, dtype=value.dtype).copy_(value)
+    for p, held, key, value in _tensors_of(optimizer):  # moments that were saved narrow lose nothing by it
+        if value.dim() and value.dtype is torch.float32 and p.dtype is not torch.float32:
+            narrow = value.to(p.dtype)
+            held[key] = narrow if torch.equal(narrow.float(), value) else value
+
+
+def _tensors_of(optimizer: Optimizer) -> list[tuple[Tensor, dict[str, Any], str, Tensor]]:
+    """Each tensor of an optimizer's state: its parameter, and where it is kept, under which key."""
+    states = [(p, held) for p, held in optimizer.state.items() if isinstance(held, dict)]
+    return [(p, held, key, value) for p, held in states for key, value in held.items() if isinstance(value, Tensor)]
 
 
 def _held_by(update_state: Mapping[str, Any] | None) -> tuple[str, ...]:

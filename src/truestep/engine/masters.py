@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from truestep.engine.gradients import clear
-from truestep.engine.narrow import Narrow, same_bits
+from truestep.engine.narrow import Narrow
+from truestep.engine.parameters import bits_of, same_bits
 from truestep.engine.stepping import Closure
 from truestep.errors import StateError
 
@@ -53,7 +54,7 @@ class Masters(Narrow):
         if pairs:
             master, leaf = pairs[self._attempts % len(pairs)]
             self._attempts += 1
-            self._differs = leaf, (_bits(leaf) != _bits(master.to(leaf.dtype))).any()
+            self._differs = leaf, (bits_of(leaf) != bits_of(master.to(leaf.dtype))).any()
         return super().gradients()
 
     def step(self, gradients: list[Tensor], factor: float, *, draw: int, closure: Closure | None = None) -> None:
@@ -120,7 +121,9 @@ class Masters(Narrow):
         """Follow masters that were written, and refuse weights that were: StateError."""
         for master, leaf in self._pairs():
             leaf_version, master_version = self._noted[id(leaf)]
-            if leaf._version != leaf_version and not same_bits(leaf.detach(), master.detach().to(leaf.dtype)):
+            if (leaf._version, master._version) == (leaf_version, master_version):
+                continue
+            if leaf._version != leaf_version and not same_bits(leaf, master.detach().to(leaf.dtype)):
                 raise self._written(leaf)
             if master._version != master_version:
                 self._follow([(master, leaf)])
@@ -153,7 +156,3 @@ def _laid_out_as(master: Parameter, gradient: Tensor | None) -> Tensor | None:
     if gradient is None or gradient.layout is not torch.strided or gradient.stride() == master.stride():
         return gradient
     return torch.empty_like(master).copy_(gradient)
-
-
-def _bits(weights: Tensor) -> Tensor:
-    return weights.detach().view(torch.int16)

@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim import Optimizer
 
+from truestep.engine.parameters import same_bits
 from truestep.engine.policy import Policy
 from truestep.engine.store import Store
 from truestep.engine.sums import Sums
@@ -40,12 +41,12 @@ class Narrow(Store):
         owned = {id(p) for module in model.modules() if isinstance(module, IN_FLOAT32) for p in module.parameters(recurse=False)}
         for name, p in model.named_parameters():
             _demand_weights(name, p)
-        able = [p for p in model.parameters() if id(p) not in owned and p.dtype in (torch.float32, self._dtype)]
-        given = [self._given(p, narrow=any(p is one for one in able)) for p in model.parameters()]
+        able = {id(p): p for p in model.parameters() if id(p) not in owned and p.dtype in (torch.float32, self._dtype)}
+        given = [self._given(p, narrow=id(p) in able) for p in model.parameters()]
         super().__init__(model, build(given))
         self._demand_given(given)
         stepped = {id(self._leaf(p)) for p in self.stepped}
-        self._leaves = [p for p in able if id(p) in stepped]
+        self._leaves = [p for p in able.values() if id(p) in stepped]
 
     def begin(self) -> None:
         """Narrow the weights that are stepped, and widen those of them that stay float32."""
@@ -110,7 +111,7 @@ class Narrow(Store):
     def _narrow_again(self, leaf: Parameter, wide: Tensor, now: Tensor) -> None:
         """Take over what stands in the place of `wide`; a parameter that nobody wrote keeps its version."""
         narrowed = now.to(leaf.dtype)
-        if not same_bits(leaf.detach(), narrowed):
+        if not same_bits(leaf, narrowed):
             leaf.copy_(narrowed)
 
     def _demand_given(self, given: list[Parameter]) -> None:
@@ -124,11 +125,6 @@ class Narrow(Store):
                     " names come by zip(model.named_parameters(), params, strict=True)",
                     parameter=names[id(p)],
                 )
-
-
-def same_bits(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors of a 16-bit format are equal bit for bit, NaN included."""
-    return torch.equal(one.view(torch.int16), other.view(torch.int16))
 
 
 def _demand_weights(name: str, p: Parameter) -> None:

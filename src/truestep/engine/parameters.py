@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
@@ -28,3 +29,13 @@ def names_of(model: nn.Module, *optimizers: Optimizer) -> dict[int, str]:
 def trained(params: Sequence[Parameter]) -> list[Parameter]:
     """What a backward has to reach: a loss may freeze parameters while it runs."""
     return [p for p in params if p.requires_grad]
+
+
+def bits_of(values: Tensor) -> Tensor:
+    """The elements of a 16-bit or 32-bit format as integers of the same bits, without a copy."""
+    return values.detach().view(torch.int32 if values.dtype is torch.float32 else torch.int16)
+
+
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one format are equal bit for bit, so that a NaN equals itself."""
+    return torch.equal(bits_of(one), bits_of(other))

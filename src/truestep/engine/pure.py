@@ -67,11 +67,13 @@ class Pure(Narrow):
             yield params
             return
         portion: list[Parameter] = []
+        elements = 0
         for p in params:
-            if portion and sum(q.numel() for q in portion) + p.numel() > self.PORTION:
+            if portion and elements + p.numel() > self.PORTION:
                 yield portion
-                portion = []
+                portion, elements = [], 0
             portion.append(p)
+            elements += p.numel()
         yield portion
 
     @contextmanager

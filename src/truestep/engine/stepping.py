@@ -74,7 +74,7 @@ class AllOrNone:
     def __call__(self, params: Sequence[Parameter], *, undoable: bool = False) -> Iterator[None]:
         """One step of all optimizers."""
         kept = _Kept(self._optimizers, params) if undoable or not self._proven else None
-        before = self._written(params)
+        before = None if kept is not None else self._written(params)
         try:
             yield
         except BaseException as error:

@@ -16,7 +16,7 @@ from truestep.engine.diagnosis import Evidence, diagnose
 from truestep.engine.gradients import Verdict, judge
 from truestep.engine.guard import Guard
 from truestep.engine.outcome import Outcome, Reason, Skip
-from truestep.engine.parameters import trained
+from truestep.engine.parameters import same_bits, trained
 from truestep.engine.plan import Plan
 from truestep.engine.randomness import own_random_state
 from truestep.engine.reach import Reach
@@ -173,7 +173,7 @@ class Work:
             self._store.step(self._gradients, factor, draw=draw, closure=closure)
         self.decided = True
         if before is not None:
-            self._moved = any(not _same(old, new.detach()) for old, new in zip(before, self._store.stepped, strict=True))
+            self._moved = any(not same_bits(old, new) for old, new in zip(before, self._store.stepped, strict=True))
 
     def explain(self, verdict: Verdict) -> Skip:
         """Why there is no update, by diagnosis from the state that the window started from; random states are as before it."""
@@ -241,9 +241,3 @@ class Work:
                 f"the clock counts {needed}, and this attempt was not told how many it held",
                 hint=f"write attempt.backward(loss, weight, microbatch=...) or {needed}=...",
             )
-
-
-def _same(old: Tensor, new: Tensor) -> bool:
-    """Equal bit for bit, so that a NaN that stayed counts as unmoved."""
-    bits = torch.int32 if old.dtype is torch.float32 else torch.int16
-    return torch.equal(old.view(bits), new.view(bits))
