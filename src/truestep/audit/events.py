@@ -1,0 +1,441 @@
+"""What is seen of a training loop: each call that an update is made of, and the numbers beside it, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from truestep.audit.site import Site
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """What a loss gives each of its elements, read off its graph before backward, in original units."""
+
+    weight: float
+    """d(root) / d(loss of one element); equal weights are what accumulation needs."""
+    elements: float
+    """How many elements have a part in it: scored tokens, or what a mean divides by."""
+    node: str
+    """The reduction, as autograd names it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """The gradient that reached an optimizer beside the one that should have: the sum of its backwards, each by its own scale."""
+
+    expected: float
+    """The norm of the right gradient, before any clip."""
+    observed: float
+    """The norm of the gradient that the optimizer was given."""
+    cosine: float | None
+    """Between the two; None where one of them is zero."""
+    clipped: float
+    """The factor by which a clip in original units made the right gradient shorter; 1 without one."""
+
+    @property
+    def ratio(self) -> float:
+        """Observed over right, the clip included; infinity where the right one is zero."""
+        right = self.expected * self.clipped
+        return self.observed / right if right else (1.0 if not self.observed else float("inf"))
+
+    def agrees(self, tolerance: float) -> bool:
+        """Whether length and direction agree; `tolerance` is relative, for either."""
+        if self.cosine is None:
+            return self.ratio == 1.0
+        return abs(self.ratio - 1) <= tolerance and 1 - self.cosine <= tolerance
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Damage:
+    """What a wrong gradient did to the update, by a step with the right one from the same state, which was taken back."""
+
+    wrong: float
+    """The norm of the update that was made."""
+    right: float
+    """The norm of the update that the right gradient makes."""
+    cosine: float | None
+
+    def __str__(self) -> str:
+        if not self.right or not self.wrong:
+            size = f"the update was {self.wrong:.3g} long where {self.right:.3g} is right"
+        elif self.wrong < self.right:
+            size = f"the update was {self.right / self.wrong:,.3g} times too small"
+        else:
+            size = f"the update was {self.wrong / self.right:,.3g} times too large"
+        return size + ("" if self.cosine is None else f", its cosine to the right one is {self.cosine:.3f}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moved:
+    """How many elements of low-precision parameters a completed update moved, of those whose gradient is not zero."""
+
+    dtype: str
+    moved: int
+    asked: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """Something that the loop did; `order` counts them over the run."""
+
+    order: int
+    site: Site | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScalerMade(Event):
+    scaler: int
+    asked: bool
+    """The `enabled` it was given."""
+    enabled: bool
+    """Whether it is: torch switches a scaler off where its device is missing."""
+    device: str
+    scale: float
+    growth_interval: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OptimizerMade(Event):
+    optimizer: int
+    kind: str
+    fused: bool
+    parameters: int
+    lr: float
+    eps: float | None
+    momentum: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LowParameters(Event):
+    """Parameters that an optimizer steps are kept in a low precision; the site is where they were made so."""
+
+    optimizer: int
+    dtype: str
+    parameters: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SchedulerMade(Event):
+    scheduler: int
+    kind: str
+    optimizer: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Autocast(Event):
+    """A region was entered that is none of torch's own; regions of the same site are told once for each setting."""
+
+    device: str
+    dtype: str
+    enabled: bool
+    outer: str | None
+    """The dtype of the region around it; None where there is none, or one that is off."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backward(Event):
+    """One backward that reached parameters of optimizers (`touched`), or none."""
+
+    number: int
+    scaler: int | None
+    scale: float
+    """The loss scale that the root carries; 1 without one."""
+    carried: Literal["all", "none", "part"]
+    """Whether all of the root went through the scaler, nothing of it, or a part."""
+    touched: tuple[int, ...]
+    kept: tuple[int, ...]
+    """Of those, the optimizers whose gradients stood there before, and were added to."""
+    loss: float | None
+    """In original units; None where the root is no scalar."""
+    finite: bool | None
+    """Whether the gradients are; None where it was not looked."""
+    norm: float | None
+    """Of all gradients after it, in the units they are in; None where it was not looked."""
+    share: Share | None
+    unread: str | None
+    """Why there is no share."""
+    divided: Site | None
+    """The last line that multiplied or divided the loss by a number, where there is one."""
+    forward: Site | None
+    """The last line that called the outermost module."""
+    forwards: int
+    """How many calls of outermost modules there were since the last backward."""
+    low: str | None
+    """The dtype of the autocast regions since the last backward; None without any."""
+    inside_autocast: bool
+    synced: bool | None
+    """Whether DDP averages the gradients over the ranks; None without DDP."""
+    examples: int | None
+    """The first dimension of the first input of the forward's outermost module."""
+    tokens: int | None
+    """The number of elements of that input where it holds integers; else None."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradientTaken(Event):
+    """`torch.autograd.grad`, which gives gradients and leaves none in the parameters."""
+
+    scale: float
+    create_graph: bool
+    of_parameters: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PenaltyInScaledUnits(Event):
+    """A gradient that still carried the loss scale was put through something that is not linear, and entered a loss."""
+
+    scale: float
+    operation: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unscaled(Event):
+    scaler: int
+    optimizer: int
+    scale: float
+    found_inf: bool
+    inside: bool
+    """Called by the scaler's own step, not by the user."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Clipped(Event):
+    how: Literal["norm", "value", "hand"]
+    limit: float | None
+    norm: float | None
+    """What the clip measured; None for a clip by value."""
+    optimizers: tuple[int, ...]
+    carried: float
+    """The loss scale that the gradients carried."""
+    factor: float | None
+    """What it made of the gradients' norm; None where it was not looked."""
+    finite: bool | None
+    strict: bool
+    """`error_if_nonfinite`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Edited(Event):
+    """Gradients were written between their backward and the step, by none of torch's own."""
+
+    operation: str
+    optimizers: tuple[int, ...]
+    carried: float
+    ratio: float | None
+    cosine: float | None
+    hid: bool
+    """They were not finite before, and are now."""
+    reduced: bool = False
+    """By a reduction over the ranks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradientRead(Event):
+    """A number made of gradients that carried the loss scale left the tensors: for a log, a limit, a decision."""
+
+    value: float
+    carried: float
+    operation: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Zeroed(Event):
+    """Gradients of backwards that no step had used are gone; the site is that of the last zero_grad, None where there was none."""
+
+    optimizer: int
+    dropped: tuple[int, ...]
+    """The backwards, by number."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepCalled(Event):
+    """`scaler.step(optimizer)`, as it begins."""
+
+    scaler: int
+    optimizer: int
+    closure: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stepped(Event):
+    """An attempt ended: the optimizer's own step, or the scaler's without one."""
+
+    optimizer: int
+    scaler: int | None
+    """None where the optimizer was stepped directly."""
+    completed: bool
+    """Whether the optimizer's state advanced."""
+    closure: bool
+    fused: bool
+    lr: float
+    backwards: tuple[int, ...]
+    """The backwards since its last attempt whose gradients it was given, by number."""
+    dropped: tuple[int, ...]
+    """Those whose gradients were gone by then."""
+    carried: float
+    """The loss scale that its gradients still carried when it used them; 1 is right."""
+    finite: bool | None
+    """Whether its gradients were; None where it was not looked."""
+    judged: Judged | None
+    """None where the window was not judged."""
+    damage: Damage | None
+    moved: Moved | None
+    first: bool
+    """The optimizer's first attempt."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Updated(Event):
+    scaler: int
+    before: float
+    after: float
+    by_hand: bool
+    """Called with a new scale."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ticked(Event):
+    scheduler: int
+    kind: str
+    optimizer: int
+    number: int
+    """Which tick of the scheduler it is, from 1."""
+    attempts: int
+    """Attempts of its optimizer since its last tick, or since it was made."""
+    completed: int
+    backwards: int
+    metric: bool
+    """Called with a metric or an epoch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Averaged(Event):
+    """A moving average of the weights moved."""
+
+    average: int
+    by_hand: bool
+    dtype: str
+    number: int
+    attempts: int
+    completed: int
+    asked: int
+    """Elements of it that differ from the weights before; 0 where it was not looked."""
+    moved: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Saved(Event):
+    """`torch.save`: how many states of each kind it holds, and the backwards that no step had used by then."""
+
+    models: int
+    optimizers: int
+    scalers: int
+    schedulers: int
+    open: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loaded(Event):
+    """`torch.load`, likewise."""
+
+    models: int
+    optimizers: int
+    scalers: int
+    schedulers: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restored(Event):
+    """`load_state_dict` of an optimizer, a scaler or a scheduler."""
+
+    what: Literal["optimizer", "scaler", "scheduler"]
+    which: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overflowed(Event):
+    """The first operation of a forward, or of a loss, whose result is not finite though all that it was given is."""
+
+    operation: str
+    module: str | None
+    """The module's name and kind; None outside of all."""
+    dtype: str
+    largest: float | None
+    """The largest magnitude of the same operation's result in float32; None where that could not be had."""
+    in_loss: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Poisoned(Event):
+    """Buffers that a forward wrote are not finite, though its attempt was skipped or never made; the site is the forward's."""
+
+    module: str
+    buffers: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unsafe(Event):
+    """An operation under autocast that CUDA refuses there."""
+
+    operation: str
+    dtype: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vanished(Event):
+    """A small number that was added to a low-precision tensor rounds to zero in its format."""
+
+    number: float
+    dtype: str
+    operation: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lost(Event):
+    """An accumulator of a low precision did not move though something was added to it."""
+
+    dtype: str
+    moved: int
+    asked: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rated(Event):
+    """A rate or a count that the loop computes, beside what really went through since the clock was last read."""
+
+    expression: str
+    value: float
+    real_examples: int
+    real_tokens: int | None
+    backwards: int
+    examples: int | None
+    """Of one backward."""
+    tokens: int | None
+    skipped: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ranks(Event):
+    """What the ranks did differently: in one attempt of one optimizer, each rank's value."""
+
+    what: Literal["gradient", "completed", "scale"]
+    optimizer: int
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Raised(Event):
+    """The exception that ended the script."""
+
+    kind: str
+    text: str
+    compiled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unjudged(Event):
+    """Something that the audit could not see through."""
+
+    what: str
+    why: str
