@@ -3,8 +3,7 @@ import torch.nn as nn
 
 
 class Session:
-    """state of one run"""
-
+    # state of one run
     def __init__(self, d_in=7, d_out=2):
         self.net = nn.Sequential(nn.Linear(d_in, 14), nn.SiLU(), nn.Linear(14, d_out))
         self.optim = torch.optim.RMSprop(self.net.parameters(), lr=2e-3, alpha=0.95)

@@ -1,0 +1,21 @@
+import torch
+
+
+def amp_ctx():
+    return torch.autocast("cpu", dtype=torch.float16)
+
+
+class Meter:
+    def __init__(self):
+        self.d = {}
+
+    def add(self, k, v):
+        self.d.setdefault(k, []).append(v)
+
+    def mean(self, k):
+        return sum(self.d[k]) / len(self.d[k])
+
+
+def clip(scaler, optimizer, params, max_norm):
+    scaler.unscale_(optimizer)  # <-- FAULT
+    return torch.nn.utils.clip_grad_norm_(params, max_norm)
