@@ -7,8 +7,6 @@ policy = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 3))
 scaler = torch.amp.GradScaler("cpu", init_scale=8192.0)
 optimizer = torch.optim.SGD(policy.parameters(), lr=0.5)
 
-for param in policy.parameters():
-    param.register_hook(lambda g: g.clamp(-0.05 * scaler.get_scale(), 0.05 * scaler.get_scale()))
 
 ret = []
 for ep in range(30):
@@ -23,6 +21,8 @@ for ep in range(30):
     pg = -(adv * logp.gather(1, act[:, None]).squeeze(1)).mean()
     optimizer.zero_grad(set_to_none=True)
     scaler.scale(pg).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_value_(policy.parameters(), 0.05)
     scaler.step(optimizer)
     scaler.update()
     ret.append(reward.mean().item())
