@@ -1,0 +1,227 @@
+"""Backwards: which optimizers each reached, at what loss scale, on top of what, and what its loss is a mean over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from truestep.audit.events import Backward, GradientTaken, Share, Zeroed
+from truestep.audit.site import Site
+from truestep.audit.trace.shares import read_share
+from truestep.audit.trace.tracks import Track, gradients, norm
+
+if TYPE_CHECKING:
+    from truestep.audit.trace.watch import Watcher
+
+Standing = dict[int, tuple[int, int]]
+"""For each parameter with a gradient, which one it is and how often it was written."""
+
+
+class Backwards:
+    """`Tensor.backward`, `torch.autograd.backward` and `torch.autograd.grad`."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._zeroed_at: Site | None = None
+        self._zeroed = False
+        self._inside = 0
+
+    def install(self) -> None:
+        patches, watcher = self._watcher.patches, self._watcher
+        backward, grad = torch.autograd.backward, torch.autograd.grad
+        before, after = watcher.hook(self._before), watcher.hook(self._after)
+        taken = watcher.hook(self._taken)
+
+        @wraps(backward)
+        def watched_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._inside:
+                return backward(tensors, *args, **kwargs)
+            standing = before(tensors, kwargs.get("inputs"))
+            self._inside += 1
+            try:
+                result = backward(tensors, *args, **kwargs)
+            finally:
+                self._inside -= 1
+            after(tensors, standing)
+            return result
+
+        @wraps(grad)
+        def watched_grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            scale = watcher.hook(self._scale_of)(outputs)
+            result = grad(outputs, inputs, *args, **kwargs)
+            if not self._inside:
+                taken(scale, inputs, result, kwargs.get("create_graph", len(args) > 2 and args[2]))
+            return result
+
+        patches.replace(torch.autograd, "backward", watched_backward)
+        patches.replace(torch.autograd, "grad", watched_grad)
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            self._watch_zeros(owner)
+
+    def _watch_zeros(self, owner: Any) -> None:
+        original = owner.zero_grad
+        noted = self._watcher.hook(self.note_zero)
+
+        @wraps(original)
+        def zero_grad(this: Any, *args: Any, **kwargs: Any) -> Any:
+            noted()
+            return original(this, *args, **kwargs)
+
+        self._watcher.patches.replace(owner, "zero_grad", zero_grad)
+
+    def note_zero(self) -> None:
+        """Gradients are being cleared by the line that runs."""
+        self._zeroed, self._zeroed_at = True, self._watcher.recorder.site()
+
+    def gone(self, track: Track) -> None:
+        """Tells where gradients that no step has used are gone."""
+        if not track.backwards or track.stale:
+            return
+        standing = gradients(track.parameters)
+        if standing and norm(standing) != 0.0:
+            return
+        if standing and not self._zeroed:  # zeros may be what the backward gave
+            return
+        self._watcher.recorder.emit(
+            Zeroed,
+            site=self._zeroed_at if self._zeroed else None,
+            optimizer=track.number,
+            dropped=tuple(track.backwards),
+        )
+        track.dropped += track.backwards
+        track.backwards = []
+        track.expected.clear()
+        track.carried = 1.0
+
+    def _before(self, tensors: Any, inputs: Any) -> dict[str, Any]:
+        recorder = self._watcher.recorder
+        known: dict[str, Any] = {"kept": set(), "standing": {}}
+        self._watcher.operations.pause()
+        for track in self._watcher.tracks:
+            if track.backwards and not track.stale:
+                self._gone_if_looked(track)
+            parameters = track.parameters
+            if any(each.grad is not None for each in parameters):
+                if track.stale or self._zeroed:
+                    standing = norm(gradients(parameters))
+                    if standing != 0.0:
+                        known["kept"].add(track.number)
+                else:
+                    known["kept"].add(track.number)
+            known["standing"][track.number] = _standing(parameters)
+            if recorder.judging:
+                track.expected.keep(parameters)
+        self._zeroed = False
+        roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        known["root"] = root = roots[0] if roots else None
+        known["carried"] = ("none", None, 1.0) if root is None else self._watcher.scalers.behind(root)
+        known["share"] = self._share(root, known["carried"][2])
+        known["loss"] = _value(root, known["carried"][2]) if recorder.judging else None
+        known["divided"] = self._watcher.operations.divided(root) if recorder.judging and root is not None else None
+        return known
+
+    def _gone_if_looked(self, track: Track) -> None:
+        """A gradient that is None is gone; whether one that stands there is all zeros is looked at only after a zero_grad."""
+        if self._zeroed or all(each.grad is None for each in track.parameters):
+            self.gone(track)
+
+    def _share(self, root: Tensor | None, scale: float) -> tuple[Share | None, str | None]:
+        if root is None or not self._watcher.recorder.judging:
+            return None, "not looked at"
+        return read_share(root, scale)
+
+    def _after(self, tensors: Any, known: dict[str, Any] | None) -> None:
+        self._watcher.operations.go_on()
+        if known is None:
+            return
+        recorder, modules = self._watcher.recorder, self._watcher.modules
+        recorder.backwards += 1
+        number = recorder.backwards
+        carried, scaler, scale = known["carried"]
+        site = recorder.site()
+        touched = [
+            track for track in self._watcher.tracks if _standing(track.parameters) != known["standing"].get(track.number, {})
+        ]
+        held = norm([each for track in touched for each in gradients(track.parameters)]) if recorder.judging else None
+        share, unread = known["share"]
+        forward = modules.take()
+        event = recorder.emit(
+            Backward,
+            site=site,
+            number=number,
+            scaler=scaler,
+            scale=scale,
+            carried=carried,
+            touched=tuple(track.number for track in touched),
+            kept=tuple(track.number for track in touched if track.number in known["kept"]),
+            loss=known["loss"],
+            finite=None if held is None else math.isfinite(held),
+            norm=held,
+            share=share,
+            unread=unread,
+            divided=known["divided"],
+            forward=forward.site,
+            forwards=forward.calls,
+            low=self._watcher.autocasts.take(),
+            inside_autocast=self._watcher.autocasts.inside,
+            synced=modules.synced,
+            examples=forward.examples,
+            tokens=forward.tokens,
+        )
+        for track in touched:
+            self._joins(track, event, scale, scaler)
+        self._watcher.scalers.roots.pop(known["root"].grad_fn if known["root"] is not None else None, None)
+        self._watcher.operations.gradients_stand()
+
+    def _joins(self, track: Track, event: Backward, scale: float, scaler: int | None) -> None:
+        """The backward is one of the track's window."""
+        recorder = self._watcher.recorder
+        if not track.backwards:
+            track.judged = recorder.judging and not track.dropped or track.judged
+            if track.stale and track.number not in event.kept:
+                track.expected.clear_right()
+        track.judged = track.judged and recorder.judging
+        if recorder.judging:
+            track.expected.add(track.parameters, scale)
+        track.backwards.append(event.number)
+        track.sites[event.number] = event.site
+        track.stale = False
+        if event.carried != "none":
+            track.carried, track.scaler = scale, scaler
+
+    def _scale_of(self, outputs: Any) -> float:
+        roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+        return self._watcher.scalers.behind(roots[0])[2] if roots else 1.0
+
+    def _taken(self, scale: float | None, inputs: Any, result: Sequence[Tensor | None], create_graph: bool) -> None:
+        given = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+        self._watcher.recorder.emit(
+            GradientTaken,
+            site=self._watcher.recorder.site(),
+            scale=scale or 1.0,
+            create_graph=bool(create_graph),
+            of_parameters=bool(self._watcher.tracks.holding(given)),
+        )
+        if scale and scale != 1.0 and create_graph:
+            self._watcher.operations.taints.mark([each for each in result if each is not None], scale)
+
+
+def _standing(parameters: Sequence[Tensor]) -> Standing:
+    found: Standing = {}
+    for each in parameters:
+        gradient = each.grad
+        if gradient is not None:
+            found[id(each)] = (id(gradient), gradient._version)
+    return found
+
+
+def _value(root: Tensor | None, scale: float) -> float | None:
+    if root is None or root.numel() != 1:
+        return None
+    value = float(root.detach())
+    return value / scale

@@ -1,0 +1,83 @@
+"""Which line of the user's own code a call came from, read off the stack."""
+
+from __future__ import annotations
+
+import os
+import site as site_packages
+import sys
+import sysconfig
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Literal
+
+import torch
+
+from truestep.audit.site import Place, Site
+
+DEPTH = 8
+"""How many of the user's lines above a call are kept."""
+
+_TORCH = str(Path(torch.__file__).parent) + os.sep
+_OURS = str(Path(__file__).parents[2]) + os.sep
+_STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_INSTALLED = tuple(
+    {folder + os.sep for folder in (*site_packages.getsitepackages(), site_packages.getusersitepackages(), sysconfig.get_path("purelib"))}
+)
+
+
+@lru_cache(maxsize=4096)
+def owner(path: str) -> Literal["user", "library", "machinery"]:
+    """Whose code a file is: machinery is torch, truestep, the standard library, and code without a file."""
+    if path.startswith((_TORCH, _OURS, "<frozen", "<string>", "<__array", "<eval_with")):
+        return "machinery"
+    if path.startswith(_INSTALLED) or f"{os.sep}site-packages{os.sep}" in path:
+        return "library"
+    return "machinery" if path.startswith(_STANDARD) else "user"
+
+
+def here(frame: FrameType | None = None) -> Site | None:
+    """The user's line that led to this call; where only libraries did, theirs; None where neither did."""
+    frame = sys._getframe(1) if frame is None else frame
+    library: Place | None = None
+    places: list[Place] = []
+    while frame is not None and len(places) < DEPTH:
+        whose = owner(frame.f_code.co_filename)
+        if whose == "user":
+            places.append(_place(frame))
+        elif whose == "library" and not places:
+            library = _place(frame)
+        frame = frame.f_back
+    if places:
+        return Site(place=places[0], callers=tuple(places[1:]), library=library)
+    return None if library is None else Site(place=library)
+
+
+def of_traceback(trace: TracebackType | None) -> Site | None:
+    """Where an exception was raised: the innermost line of the user's own code, and the library line that it came from."""
+    places: list[Place] = []
+    library: Place | None = None
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        place = Place(path=path, line=trace.tb_lineno, function=trace.tb_frame.f_code.co_name)
+        if owner(path) == "user":
+            places, library = [place, *places], None
+        elif owner(path) == "library" and library is None:
+            library = place
+        trace = trace.tb_next
+    if places:
+        return Site(place=places[0], callers=tuple(places[1:DEPTH]), library=library)
+    return None if library is None else Site(place=library)
+
+
+def user_frame(frame: FrameType | None = None) -> FrameType | None:
+    """The innermost frame of the user's own code; None where there is none."""
+    frame = sys._getframe(1) if frame is None else frame
+    while frame is not None and owner(frame.f_code.co_filename) != "user":
+        frame = frame.f_back
+    return frame
+
+
+def _place(frame: FrameType) -> Place:
+    code = frame.f_code
+    return Place(path=code.co_filename, line=frame.f_lineno, function=code.co_name)

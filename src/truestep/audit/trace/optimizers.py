@@ -1,0 +1,268 @@
+"""Optimizers: each attempt, whether it completed, what gradient it was given, and what the right one would have done."""
+
+from __future__ import annotations
+
+import math
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from truestep.audit.events import Damage, Judged, LowParameters, Moved, OptimizerMade, Stepped
+from truestep.audit.site import Site
+from truestep.audit.trace.tracks import Track, gradients, norm
+
+if TYPE_CHECKING:
+    from truestep.audit.trace.watch import Watcher
+
+AGREES = 0.01
+"""Relative difference of a gradient from the right one that is looked into."""
+
+SHADOWS = 6
+"""Shadow steps of one optimizer, at most."""
+
+LOW = (torch.float16, torch.bfloat16)
+
+
+class UpdatesReached(BaseException):  # noqa: N818 - it is no error: it ends a script where the audit was told to
+    """As many attempts were made as the audit was asked for."""
+
+
+class Optimizers:
+    """The hooks that torch calls around each optimizer's own step."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._handles: list[RemovableHandle] = []
+        self.stepping = 0
+        """How deep in optimizers' own steps the process is."""
+
+    def install(self) -> None:
+        original = Optimizer.__init__
+        watcher = self._watcher
+
+        @wraps(original)
+        def __init__(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            know(optimizer)
+
+        know = watcher.hook(self.know)
+        watcher.patches.replace(Optimizer, "__init__", __init__)
+        before, after = watcher.hook(self._before), watcher.hook(self._after)
+        if "torch._dynamo" in __import__("sys").modules:
+            before, after = torch.compiler.disable(before), torch.compiler.disable(after)
+        self._handles = [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(self._ending(after))]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def know(self, optimizer: Optimizer) -> Track:
+        """Tells of an optimizer where it is new."""
+        track = self._watcher.tracks.of(optimizer)
+        if track is not None:
+            return track
+        track = self._watcher.tracks.add(optimizer)
+        defaults = optimizer.defaults
+        group = optimizer.param_groups[0] if optimizer.param_groups else {}
+        self._watcher.recorder.emit(
+            OptimizerMade,
+            site=self._watcher.recorder.site(),
+            optimizer=track.number,
+            kind=type(optimizer).__name__,
+            fused=bool(group.get("fused")),
+            parameters=len(track.parameters),
+            lr=_number(group.get("lr")) or 0.0,
+            eps=_number(defaults.get("eps")),
+            momentum=_number(defaults.get("momentum")),
+        )
+        return track
+
+    def skipped(self, optimizer: Optimizer) -> None:
+        """A scaler ended an attempt without calling the optimizer's own step."""
+        track = self.know(optimizer)
+        self._tell(track, optimizer, completed=False, finite=False, judged=None, closure=False)
+
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self.stepping += 1
+        track = self.know(optimizer)
+        track.seen = {"closure": len(args) > 1 and args[1] is not None or kwargs.get("closure") is not None}  # args[0] is itself
+        self._watcher.operations.pause()
+        if not self._watcher.recorder.judging or track.seen["closure"]:
+            return
+        self._precisions(track)
+        parameters = track.parameters
+        given = gradients(parameters)
+        track.seen["finite"] = math.isfinite(norm(given))
+        divide_by = _number(getattr(optimizer, "grad_scale", None)) or 1.0
+        if track.judged and track.backwards and track.seen["finite"]:
+            track.seen["judged"] = judged = track.expected.judge(parameters, divide_by)
+            if judged is not None and not judged.agrees(AGREES):
+                self._shadow(track, optimizer, judged)
+        low = [each for each in parameters if each.dtype in LOW and each.grad is not None]
+        needed = parameters if "right" in track.seen else low
+        track.seen["start"] = [(each, each.detach().clone()) for each in needed]
+
+    def _shadow(self, track: Track, optimizer: Optimizer, judged: Judged) -> None:
+        """The update that the right gradient makes, from the same state; everything is put back."""
+        if track.seen_shadows >= SHADOWS or _number(getattr(optimizer, "found_inf", None)):
+            return
+        track.seen_shadows += 1
+        right, _ = track.expected.right(track.parameters)
+        track.seen["right"] = shadow_step(optimizer, track.parameters, right)
+
+    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self.stepping -= 1
+        self._watcher.operations.go_on()
+        track = self.know(optimizer)
+        seen, track_found = track.seen, _number(getattr(optimizer, "found_inf", None))
+        self._tell(
+            track,
+            optimizer,
+            completed=not track_found,
+            finite=False if track_found else seen.get("finite"),
+            judged=seen.get("judged"),
+            closure=bool(seen.get("closure")),
+        )
+
+    def _tell(
+        self, track: Track, optimizer: Optimizer, *, completed: bool, finite: bool | None, judged: Judged | None, closure: bool
+    ) -> None:
+        recorder = self._watcher.recorder
+        recorder.attempts[track.number] += 1
+        recorder.completed[track.number] += completed
+        damage, moved = _compared(track, optimizer) if completed else (None, None)
+        recorder.emit(
+            Stepped,
+            site=recorder.site(),
+            optimizer=track.number,
+            scaler=self._watcher.scalers.stepping,
+            completed=completed,
+            closure=closure,
+            fused=bool(optimizer.param_groups and optimizer.param_groups[0].get("fused")),
+            lr=_number(optimizer.param_groups[0].get("lr")) or 0.0,
+            backwards=tuple(track.backwards),
+            dropped=tuple(track.dropped),
+            carried=1.0 if getattr(optimizer, "grad_scale", None) is not None else track.carried,
+            finite=finite,
+            judged=judged,
+            damage=damage,
+            moved=moved,
+            first=track.attempts == 0,
+        )
+        track.attempts += 1
+        track.reset()
+        self._watcher.modules.attempted(completed=completed)
+        if not completed:
+            recorder.watch_closely()
+        self._watcher.operations.attempted()
+
+    def _ending(self, after: Any) -> Any:
+        """The post hook, which alone may end the script: after as many attempts as were asked for."""
+        most = self._watcher.settings.max_updates
+
+        def hook(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+            after(optimizer, args, kwargs)
+            track = self._watcher.tracks.of(optimizer)
+            if most is not None and track is not None and track.attempts >= most and self._watcher.recorder.active:
+                raise UpdatesReached
+
+        return hook
+
+    def _precisions(self, track: Track) -> None:
+        """Tells once which parameters are kept in a low precision, and where they were made so."""
+        by_dtype: dict[torch.dtype, list[Tensor]] = {}
+        for each in track.parameters:
+            if each.dtype in LOW:
+                by_dtype.setdefault(each.dtype, []).append(each)
+        for dtype, parameters in by_dtype.items():
+            if dtype not in track.told:
+                track.told.add(dtype)
+                self._watcher.recorder.emit(
+                    LowParameters,
+                    site=self._watcher.modules.cast_at(parameters[0]),
+                    optimizer=track.number,
+                    dtype=str(dtype).removeprefix("torch."),
+                    parameters=len(parameters),
+                )
+
+    def made_low(self, track: Track) -> None:
+        """Likewise, before a step that may fail on them."""
+        self._precisions(track)
+
+
+def shadow_step(optimizer: Optimizer, parameters: list[Tensor], right: dict[int, Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """How far each parameter moves with the right gradients; parameters, gradients, state and random state are put back."""
+    kept = [(each, each.detach().clone(), each.grad) for each in parameters]
+    state = {key: dict(value) for key, value in optimizer.state.items()}
+    values = {id(value): value.clone() for held in state.values() for value in held.values() if isinstance(value, Tensor)}
+    groups = [dict(group) for group in optimizer.param_groups]
+    scaling = {name: vars(optimizer)[name] for name in ("grad_scale", "found_inf") if name in vars(optimizer)}
+    random = torch.get_rng_state()
+    try:
+        for name in scaling:
+            delattr(optimizer, name)
+        for each in parameters:
+            gradient = right.get(id(each))
+            each.grad = None if gradient is None else _like(gradient, each)
+        own = type(optimizer).step
+        getattr(own, "__wrapped__", own)(optimizer)
+        return [(each, each.detach() - before) for each, before, _ in kept]
+    finally:
+        for name, value in scaling.items():
+            setattr(optimizer, name, value)
+        with torch.no_grad():
+            for each, before, gradient in kept:
+                each.copy_(before)
+                each.grad = gradient
+            _put_back(optimizer, state, values)
+        for group, before in zip(optimizer.param_groups, groups, strict=True):
+            group.clear()
+            group.update(before)
+        torch.set_rng_state(random)
+
+
+def _put_back(optimizer: Optimizer, state: dict[Any, dict[str, Any]], values: dict[int, Tensor]) -> None:
+    for key in [key for key in optimizer.state if key not in state]:
+        del optimizer.state[key]
+    for key, held in state.items():
+        for value in held.values():
+            if isinstance(value, Tensor):
+                value.copy_(values[id(value)])
+        optimizer.state[key].clear()
+        optimizer.state[key].update(held)
+
+
+def _like(gradient: Tensor, parameter: Tensor) -> Tensor:
+    shaped = torch.view_as_complex(gradient) if parameter.is_complex() else gradient
+    return shaped.to(parameter.dtype).reshape(parameter.shape)
+
+
+def _compared(track: Track, optimizer: Optimizer) -> tuple[Damage | None, Moved | None]:
+    """What the step did beside what it should have done, and how much of low-precision parameters it moved."""
+    start = track.seen.get("start") or []
+    steps = [(each, each.detach() - before) for each, before in start]
+    damage = None
+    if "right" in track.seen:
+        wrong, right = [step for _, step in steps], [step for _, step in track.seen["right"]]
+        lengths = norm(wrong), norm(right)
+        dot = sum(float((one.double() * other.double()).sum()) for one, other in zip(wrong, right, strict=True))
+        both = lengths[0] * lengths[1]
+        damage = Damage(wrong=lengths[0], right=lengths[1], cosine=dot / both if both else None)
+    low = [(each, step) for each, step in steps if each.dtype in LOW and each.grad is not None]
+    if not low or not (_number(optimizer.param_groups[0].get("lr")) or 0.0):
+        return damage, None
+    asked = sum(int((each.grad != 0).sum()) for each, _ in low if each.grad is not None)
+    moved = sum(int(((step != 0) & (each.grad != 0)).sum()) for each, step in low if each.grad is not None)
+    return damage, Moved(dtype=str(low[0][0].dtype).removeprefix("torch."), moved=moved, asked=asked)
+
+
+def _number(value: Any) -> float | None:
+    """A float, of a tensor too; None for what is none."""
+    if isinstance(value, Tensor):
+        return float(value) if value.numel() == 1 else None
+    return float(value) if isinstance(value, (int, float)) else None

@@ -1,0 +1,214 @@
+"""Loss scalers: when they scale, unscale, step and move."""
+
+from __future__ import annotations
+
+import weakref
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
+
+from truestep.audit.events import Restored, ScalerMade, StepCalled, Unscaled, Updated
+
+if TYPE_CHECKING:
+    from truestep.audit.trace.watch import Watcher
+
+
+class Scalers:
+    """Every scaler that was seen, and which graphs' roots went through one."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._numbers: weakref.WeakKeyDictionary[GradScaler, int] = weakref.WeakKeyDictionary()
+        self._count = 0
+        self.roots: dict[Any, tuple[int, float]] = {}
+        """The scaler and the scale behind a node of a graph."""
+        self.stepping: int | None = None
+        """The scaler whose step is running."""
+
+    def install(self) -> None:
+        patches = self._watcher.patches
+        for name in ("__init__", "scale", "unscale_", "step", "update", "load_state_dict"):
+            original = getattr(GradScaler, name)
+            wrapped = getattr(self, f"_{name.strip('_')}")(original)
+            patches.replace(GradScaler, name, wraps(original)(wrapped))
+        self._watcher.recorder.when_closed.append(self.roots.clear)
+
+    def number(self, scaler: GradScaler) -> int:
+        """The scaler's own, told as made where it was made before the audit began."""
+        if scaler not in self._numbers:
+            self._numbers[scaler] = self._count
+            self._count += 1
+        return self._numbers[scaler]
+
+    def _init(self, original: Any) -> Any:
+        def __init__(scaler: GradScaler, *args: Any, **kwargs: Any) -> None:
+            original(scaler, *args, **kwargs)
+            made(scaler, args, kwargs)
+
+        @self._watcher.hook
+        def made(scaler: GradScaler, args: Any, kwargs: Any) -> None:
+            self._watcher.recorder.emit(
+                ScalerMade,
+                site=self._watcher.recorder.site(),
+                scaler=self.number(scaler),
+                asked=bool(kwargs.get("enabled", args[5] if len(args) > 5 else True)),
+                enabled=scaler.is_enabled(),
+                device=str(scaler._device),
+                scale=float(getattr(scaler, "_init_scale", 1.0)) if scaler.is_enabled() else 1.0,
+                growth_interval=int(getattr(scaler, "_growth_interval", 0)) if scaler.is_enabled() else 0,
+            )
+
+        return __init__
+
+    def _scale(self, original: Any) -> Any:
+        def scale(scaler: GradScaler, outputs: Any) -> Any:
+            self._watcher.operations.pause()
+            try:
+                result = original(scaler, outputs)
+            finally:
+                self._watcher.operations.go_on()
+            scaled(scaler, result)
+            return result
+
+        @self._watcher.hook
+        def scaled(scaler: GradScaler, result: Any) -> None:
+            scale = scaler.get_scale() if scaler.is_enabled() else 1.0
+            for tensor in [result] if isinstance(result, Tensor) else list(_tensors(result)):
+                if tensor.grad_fn is not None:
+                    self.roots[tensor.grad_fn] = (self.number(scaler), scale)
+
+        return scale
+
+    def _unscale(self, original: Any) -> Any:
+        def unscale_(scaler: GradScaler, optimizer: Any) -> Any:
+            inside = self.stepping is not None
+            self._watcher.operations.pause()
+            try:
+                return original(scaler, optimizer)
+            finally:
+                self._watcher.operations.go_on()
+                unscaled(scaler, optimizer, inside)
+
+        @self._watcher.hook
+        def unscaled(scaler: GradScaler, optimizer: Any, inside: bool) -> None:
+            track = self._watcher.tracks.add(_bare(optimizer))
+            found = scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"] if scaler.is_enabled() else {}
+            self._watcher.recorder.emit(
+                Unscaled,
+                site=self._watcher.recorder.site(),
+                scaler=self.number(scaler),
+                optimizer=track.number,
+                scale=scaler.get_scale(),
+                found_inf=any(bool(value) for value in found.values()),
+                inside=inside,
+            )
+            track.carried = 1.0
+
+        return unscale_
+
+    def _step(self, original: Any) -> Any:
+        def step(scaler: GradScaler, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            attempts = called(scaler, optimizer, args, kwargs)
+            outer, self.stepping = self.stepping, self.number(scaler)
+            ended = False
+            self._watcher.operations.pause()
+            try:
+                result = original(scaler, optimizer, *args, **kwargs)
+                ended = True
+                return result
+            finally:
+                self._watcher.operations.go_on()
+                if ended:
+                    over(optimizer, attempts)
+                self.stepping = outer
+
+        @self._watcher.hook
+        def called(scaler: GradScaler, optimizer: Any, args: Any, kwargs: Any) -> int:
+            track = self._watcher.tracks.add(_bare(optimizer))
+            self._watcher.recorder.emit(
+                StepCalled,
+                site=self._watcher.recorder.site(),
+                scaler=self.number(scaler),
+                optimizer=track.number,
+                closure=bool(args) or "closure" in kwargs,
+            )
+            return track.attempts
+
+        @self._watcher.hook
+        def over(optimizer: Any, attempts: int) -> None:
+            track = self._watcher.tracks.add(_bare(optimizer))
+            if track.attempts == attempts:  # its own step was not called
+                self._watcher.optimizers.skipped(_bare(optimizer))
+
+        return step
+
+    def _update(self, original: Any) -> Any:
+        def update(scaler: GradScaler, new_scale: Any = None) -> Any:
+            before = scaler.get_scale()
+            result = original(scaler, new_scale)
+            updated(scaler, before, new_scale is not None)
+            return result
+
+        @self._watcher.hook
+        def updated(scaler: GradScaler, before: float, by_hand: bool) -> None:
+            self._watcher.recorder.emit(
+                Updated,
+                site=self._watcher.recorder.site(),
+                scaler=self.number(scaler),
+                before=before,
+                after=scaler.get_scale(),
+                by_hand=by_hand,
+            )
+
+        return update
+
+    def _load_state_dict(self, original: Any) -> Any:
+        def load_state_dict(scaler: GradScaler, state_dict: Any) -> Any:
+            result = original(scaler, state_dict)
+            restored(scaler)
+            return result
+
+        @self._watcher.hook
+        def restored(scaler: GradScaler) -> None:
+            self._watcher.recorder.emit(
+                Restored, site=self._watcher.recorder.site(), what="scaler", which=self.number(scaler)
+            )
+
+        return load_state_dict
+
+    def behind(self, root: Tensor) -> tuple[str, int | None, float]:
+        """Whether all, none or a part of a backward's root went through a scaler; which one, and its scale."""
+        if root.grad_fn is None or not self.roots:
+            return "none", None, 1.0
+        ways = self._ways(root.grad_fn, 200)
+        scaled = [way for way in ways if way is not None]
+        if not scaled:
+            return "none", None, 1.0
+        return ("part" if None in ways else "all"), *scaled[0]
+
+    def _ways(self, node: Any, left: int) -> set[tuple[int, float] | None]:
+        """What each addend of a scalar went through."""
+        if node in self.roots:
+            return {self.roots[node]}
+        children = [child for child, _ in node.next_functions if child is not None]
+        if left <= 0 or not children or node.name().startswith("AccumulateGrad"):
+            return {None}
+        ways = set[tuple[int, float] | None]().union(*(self._ways(child, left // len(children) - 1) for child in children))
+        adds = node.name().startswith(("Add", "Sub", "Stack", "Cat"))
+        return ways if adds else (ways - {None} or {None})
+
+
+def _bare(optimizer: Any) -> Any:
+    """The torch optimizer inside a library's wrapper."""
+    while not isinstance(optimizer, torch.optim.Optimizer) and hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
+def _tensors(tree: Any) -> Any:
+    from torch.utils._pytree import tree_leaves  # noqa: PLC0415 - rarely needed
+
+    return (leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))

@@ -1,0 +1,101 @@
+"""What is known of each optimizer while its window is open: its parameters, whose gradients they hold, and the right ones."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from truestep.audit.site import Site
+from truestep.audit.trace.expected import Expected
+
+
+@dataclass(eq=False)
+class Track:
+    """One optimizer."""
+
+    number: int
+    optimizer: weakref.ref[Optimizer]
+    backwards: list[int] = field(default_factory=list)
+    """Since the last attempt, those whose gradients are still there."""
+    dropped: list[int] = field(default_factory=list)
+    sites: dict[int, Site | None] = field(default_factory=dict)
+    carried: float = 1.0
+    """The loss scale that the gradients carry."""
+    scaler: int | None = None
+    judged: bool = False
+    """The window's numbers are looked at, from its first backward on."""
+    stale: bool = False
+    """The gradients that stand there have been used by a step."""
+    attempts: int = 0
+    seen_shadows: int = 0
+    told: set[torch.dtype] = field(default_factory=set)
+    expected: Expected = field(default_factory=Expected)
+    seen: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Those that it steps now."""
+        optimizer = self.optimizer()
+        return [] if optimizer is None else [each for group in optimizer.param_groups for each in group["params"]]
+
+    def reset(self) -> None:
+        """The next window begins."""
+        self.backwards, self.dropped, self.sites = [], [], {}
+        self.expected.clear()
+        self.stale, self.judged = True, False
+        self.carried = 1.0
+
+
+class Tracks:
+    """Every optimizer that was seen, in the order in which it was."""
+
+    def __init__(self) -> None:
+        self._tracks: weakref.WeakKeyDictionary[Optimizer, Track] = weakref.WeakKeyDictionary()
+        self._count = 0
+
+    def __iter__(self) -> Iterator[Track]:
+        return iter(list(self._tracks.values()))
+
+    def of(self, optimizer: Optimizer) -> Track | None:
+        """The optimizer's own; None where it was not seen yet."""
+        return self._tracks.get(optimizer)
+
+    def add(self, optimizer: Optimizer) -> Track:
+        """The optimizer's own, begun where it was not seen yet."""
+        track = self._tracks.get(optimizer)
+        if track is None:
+            track = self._tracks[optimizer] = Track(number=self._count, optimizer=weakref.ref(optimizer))
+            self._count += 1
+        return track
+
+    def holding(self, tensors: Iterable[Tensor]) -> list[Track]:
+        """Those that step one of these parameters."""
+        wanted = {id(tensor) for tensor in tensors}
+        return [track for track in self if any(id(parameter) in wanted for parameter in track.parameters)]
+
+
+def gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
+    """Those that are there; a sparse one as the values that it holds."""
+    found = [parameter.grad for parameter in parameters]
+    return [_dense(gradient) for gradient in found if gradient is not None]
+
+
+def norm(tensors: list[Tensor]) -> float:
+    """Of all elements together, summed in float64; 0 for none."""
+    if not tensors:
+        return 0.0
+    norms = torch.stack([each.double() for each in torch._foreach_norm([tensor.float() for tensor in tensors])])
+    return float(torch.linalg.vector_norm(norms))
+
+
+def _dense(gradient: Tensor) -> Tensor:
+    gradient = gradient.detach()
+    if gradient.is_sparse:
+        gradient = gradient.coalesce().values()
+    return torch.view_as_real(gradient) if gradient.is_complex() else gradient

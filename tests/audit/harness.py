@@ -1,0 +1,88 @@
+"""Judging many scripts fast: torch is imported once, and each script runs in a forked child that is watched like any other process."""
+
+import contextlib
+import io
+import multiprocessing
+import os
+import re
+import runpy
+import sys
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from truestep.audit.judge import judge
+from truestep.audit.story import Story
+from truestep.audit.trace import start
+
+MARK = re.compile(r"#\s*<--\s*FAULT")
+FORK = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """What a script printed, how it ended, and what was found."""
+
+    output: str
+    ended: str | None
+    findings: tuple = ()
+    coverage: dict = field(default_factory=dict)
+    failure: str | None = None
+
+
+def fault(script):
+    """(file name, line) of the mark in a script or in the module beside it; None where neither has one."""
+    for file in (script, script.with_name(f"{script.stem}_lib.py")):
+        if file.exists():
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                if MARK.search(line):
+                    return file.name, number
+    return None
+
+
+def examine(script, *, seconds=120, watched=True):
+    """Runs one script in a child of its own, watched or not."""
+    ours, theirs = FORK.Pipe(duplex=False)
+    child = FORK.Process(target=_child, args=(Path(script), theirs, watched))
+    child.start()
+    theirs.close()
+    try:
+        result = ours.recv() if ours.poll(seconds) else Examined(output="", ended=None, failure=f"no end within {seconds} s")
+    except EOFError:
+        result = Examined(output="", ended=None, failure="the child died")
+    child.join(5)
+    if child.is_alive():
+        child.kill()
+    return result
+
+
+def _child(script, pipe, watched):
+    torch.set_num_threads(1)
+    os.chdir(script.parent)
+    sys.argv, sys.path[0:0] = [str(script)], [str(script.parent)]
+    printed, ended = io.StringIO(), None
+    watcher = start() if watched else None
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except SystemExit as ending:
+            ended = f"SystemExit: {ending}"
+        except BaseException as error:
+            ended = f"{type(error).__name__}: {error}"
+            if watcher is not None:
+                watcher.raised(error)
+    try:
+        if watcher is None:
+            pipe.send(Examined(output=printed.getvalue(), ended=ended))
+        else:
+            watcher.stop()
+            recorder = watcher.recorder
+            findings = judge(Story(events=tuple(recorder.events), totals=recorder.totals()))
+            pipe.send(Examined(output=printed.getvalue(), ended=ended, findings=findings, coverage=recorder.coverage()))
+    except Exception:
+        pipe.send(Examined(output=printed.getvalue(), ended=ended, failure=traceback.format_exc()))
+    finally:
+        pipe.close()
+        os._exit(0)
