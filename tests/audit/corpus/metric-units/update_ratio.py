@@ -15,9 +15,11 @@ class GradToWeight(Callback):
         self.rows = []
 
     def after_backward(self, state):
-        self.rows.append(
-            {n: (p.grad.std() / p.std()).item() for n, p in state["net"].named_parameters() if p.ndim > 1}
-        )  # <-- FAULT
+        row = {}
+        for n, p in state["net"].named_parameters():
+            if p.ndim > 1:
+                row[n] = (p.grad.std() / p.std()).item()  # <-- FAULT
+        self.rows.append(row)
 
 
 def fit(net, data, callbacks):
