@@ -1,5 +1,3 @@
-import copy
-
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset

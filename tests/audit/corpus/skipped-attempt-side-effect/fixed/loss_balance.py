@@ -51,6 +51,5 @@ for i in range(16):
     amp.update()
     opt.zero_grad()
     total.append(not torch.equal(mt.trunk.weight, before))
-print(
-    f"RESULT updates={sum(total)} of {len(total)} scale={amp.get_scale():g} levels={[round(v, 3) for v in mt.balance.level.tolist()]}"
-)
+levels = [round(v, 3) for v in mt.balance.level.tolist()]
+print(f"RESULT updates={sum(total)} of {len(total)} scale={amp.get_scale():g} {levels=}")

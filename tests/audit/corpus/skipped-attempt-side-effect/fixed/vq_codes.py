@@ -55,6 +55,5 @@ for i in range(18):
 model.eval()
 with torch.no_grad():
     val = model(torch.randn(24, 12)).item()
-print(
-    f"RESULT val={val:.4f} steps={int(opt.state[model.dec.weight]['step'])} dead_codes={int((~model.vq.codes.isfinite()).any(1).sum())}"
-)
+dead = int((~model.vq.codes.isfinite()).any(1).sum())
+print(f"RESULT val={val:.4f} steps={int(opt.state[model.dec.weight]['step'])} dead_codes={dead}")
