@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+import torch._dynamo  # what optimizers import when the first one is made, once for all children
 
 from truestep.audit.judge import judge
 from truestep.audit.story import Story
@@ -45,7 +46,7 @@ def fault(script):
 def examine(script, *, seconds=120, watched=True):
     """Runs one script in a child of its own, watched or not."""
     ours, theirs = FORK.Pipe(duplex=False)
-    child = FORK.Process(target=_child, args=(Path(script), theirs, watched))
+    child = FORK.Process(target=_child, args=(Path(script).resolve(), theirs, watched))
     child.start()
     theirs.close()
     try:

@@ -92,6 +92,7 @@ class Optimizers:
         track = self.know(optimizer)
         track.seen = {"closure": len(args) > 1 and args[1] is not None or kwargs.get("closure") is not None}  # args[0] is itself
         self._watcher.operations.pause()
+        self._watcher.backwards.gone(track)
         if not self._watcher.recorder.judging or track.seen["closure"]:
             return
         self._precisions(track)

@@ -128,6 +128,7 @@ class Scalers:
         @self._watcher.hook
         def called(scaler: GradScaler, optimizer: Any, args: Any, kwargs: Any) -> int:
             track = self._watcher.tracks.add(_bare(optimizer))
+            self._watcher.backwards.gone(track)
             self._watcher.recorder.emit(
                 StepCalled,
                 site=self._watcher.recorder.site(),

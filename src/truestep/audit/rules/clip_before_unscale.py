@@ -1,0 +1,71 @@
+"""Clipping gradients that still carry the loss scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truestep.audit.events import Clipped, Edited
+from truestep.audit.finding import Finding, Rule, found
+from truestep.audit.windows import clips, damage_of, gradients_of
+from truestep.audit.story import Story, Window
+
+LIMITS: dict[str, tuple[str | int, ...]] = {"norm": ("max_norm", 1), "value": ("clip_value", 1)}
+"""Where the limit stands in a call of torch's clips."""
+
+
+def check(story: Story) -> Iterator[Finding]:
+    """A clip while the gradients carry a scale, unless its limit was made of that scale."""
+    for window in story.windows:
+        for clip in clips(window):
+            if clip.carried != 1.0 and not _limit_is_scaled(story, clip) and _finite(clip):
+                yield _found(window, clip)
+
+
+def _finite(clip: Clipped | Edited) -> bool:
+    return clip.finite is not False if isinstance(clip, Clipped) else True
+
+
+def _limit_is_scaled(story: Story, clip: Clipped | Edited) -> bool:
+    if clip.site is None:
+        return False
+    if isinstance(clip, Edited):
+        return story.sources.derives_from(clip.site, None, "get_scale")
+    return any(story.sources.derives_from(clip.site, argument, "get_scale") for argument in LIMITS.get(clip.how, ()))
+
+
+def _found(window: Window, clip: Clipped | Edited) -> Finding:
+    limit = clip.limit if isinstance(clip, Clipped) else None
+    words = f"the clip acted on gradients that still carry the loss scale ({clip.carried:g})"
+    if limit is not None:
+        words += f": its limit of {limit:g} is {limit / clip.carried:.3g} in original units"
+    bound = (clip.factor if isinstance(clip, Clipped) else clip.ratio) or 1.0
+    idle = bound > 1 - 1e-6
+    shortened = "it did not bind here" if idle else f"it made the gradients {1 / bound:.4g} times shorter"
+    return found(
+        clip.site,
+        words,
+        severity="warning" if idle else "error",
+        evidence=(shortened, *gradients_of([window])),
+        damage=damage_of([window]),
+        fix="call scaler.unscale_(optimizer) right before the clip",
+    )
+
+
+RULE = Rule(
+    id="clip-before-unscale",
+    title="the clip sees gradients multiplied by the loss scale",
+    why=(
+        "A limit in original units, held against gradients that are 65536 times too large, cuts nearly every update to a"
+        " 65536th of what it should be; the loss still falls, slowly, as if the learning rate were wrong."
+    ),
+    bad="scaler.scale(loss).backward()\nclip_grad_norm_(model.parameters(), 1.0)\nscaler.step(optimizer)\nscaler.update()",
+    good=(
+        "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\nclip_grad_norm_(model.parameters(), 1.0)\n"
+        "scaler.step(optimizer)\nscaler.update()"
+    ),
+    sources=(
+        "PyTorch, Automatic Mixed Precision examples: Gradient clipping",
+        "https://github.com/Lightning-AI/pytorch-lightning/issues/9599",
+    ),
+    check=check,
+)

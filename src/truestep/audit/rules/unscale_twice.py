@@ -1,0 +1,68 @@
+"""Dividing gradients by the loss scale more than once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truestep.audit.events import Edited, Unscaled
+from truestep.audit.finding import Finding, Rule, found
+from truestep.audit.windows import after_used, close, damage_of, gradients_of, on, unscaled_by_hand, unscales, updates
+from truestep.audit.story import Story, Window
+
+
+def check(story: Story) -> Iterator[Finding]:
+    """Two unscalings after the last backward: by the scaler, by hand, or one of each."""
+    for window in story.windows:
+        yield from _by_scaler(story, window)
+        yield from _by_hand(story, window)
+
+
+def _last_backward(window: Window) -> int:
+    return window.backwards[-1].order if window.backwards else -1
+
+
+def _by_scaler(story: Story, window: Window) -> Iterator[Finding]:
+    late = [event for event in unscales(window) if event.order > _last_backward(window) and on(story, event.scaler)]
+    if len(late) < 2:
+        return
+    first, second = late[:2]
+    moved = [event for event in updates(window) if first.order < event.order < second.order]
+    if moved:  # update() forgets that the gradients are unscaled already
+        site, words = moved[0].site, "scaler.update() ran between unscale_ and step, which therefore unscaled once more"
+    else:
+        site, words = second.site, "scaler.unscale_(optimizer) was called twice in one window"
+    yield found(
+        site,
+        f"{words}: first at {first.site}, then at {second.site}",
+        evidence=gradients_of([window]),
+        damage=damage_of([window]),
+        fix="unscale once, after the last backward; log and clip from the same gradients",
+    )
+
+
+def _by_hand(story: Story, window: Window) -> Iterator[Finding]:
+    edits = [event for event in after_used(window, window.of(Edited)) if isinstance(event, Edited) and unscaled_by_hand(event)]
+    if not edits or window.step is None:
+        return
+    again = [event for event in window.after(edits[0], Unscaled) if on(story, event.scaler)]
+    judged = window.step.judged
+    fused = judged is not None and window.step.fused and window.step.scaler is not None and close(judged.ratio * edits[0].carried, 1.0)
+    if again or fused:
+        yield found(
+            edits[0].site,
+            f"the gradients were divided by the loss scale ({edits[0].carried:g}) by hand, and then by the scaler's step",
+            evidence=gradients_of([window]),
+            damage=damage_of([window]),
+            fix="use scaler.unscale_(optimizer), which the step knows of",
+        )
+
+
+RULE = Rule(
+    id="unscale-twice",
+    title="gradients are unscaled twice",
+    why="The update becomes as many times too small as the loss scale is large; called twice, unscale_ raises.",
+    bad="for p in model.parameters():\n    p.grad /= scaler.get_scale()\nscaler.step(optimizer)",
+    good="scaler.unscale_(optimizer)\nscaler.step(optimizer)",
+    sources=("https://github.com/huggingface/transformers/issues/23935", "https://github.com/huggingface/transformers/issues/24449"),
+    check=check,
+)

@@ -1,0 +1,80 @@
+"""Clearing gradients at the wrong place, or never."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truestep.audit.events import Backward, Zeroed
+from truestep.audit.finding import Finding, Rule, found
+from truestep.audit.windows import damage_of, gradients_of
+from truestep.audit.story import Story, Window
+
+
+def check(story: Story) -> Iterator[Finding]:
+    """Gradients cleared before a step used them, and gradients that a step used and the next window still holds."""
+    for window in story.windows:
+        yield from _cleared(story, window)
+        yield from _kept(story, window)
+
+
+def _cleared(story: Story, window: Window) -> Iterator[Finding]:
+    lost = {number for zero in window.of(Zeroed) for number in zero.dropped} - story.used_by_any
+    gone = [backward for backward in window.backwards if backward.number in lost]
+    zeros = [zero for zero in window.of(Zeroed) if lost & set(zero.dropped)]
+    if not gone or not zeros or window.step is None:
+        return
+    if not window.used:
+        yield found(
+            zeros[-1].site,
+            "the gradients were cleared between backward and the step, which got none of them",
+            fix="clear them after the step, or before the window's first backward",
+        )
+    elif _alike(gone, window.used) and _too_light(window):
+        number = len(gone) + len(window.used)
+        yield found(
+            zeros[-1].site,
+            f"the gradients were cleared inside an open window: of {number} microbatches only the last {len(window.used)} reached the"
+            f" step, with the weight of {len(window.used)} in {number}",
+            evidence=gradients_of([window]),
+            damage=damage_of([window]),
+            fix="clear them once per window: before its first backward, or after the step",
+        )
+
+
+def _alike(gone: list[Backward], used: tuple[Backward, ...]) -> bool:
+    """All were made by one line."""
+    return len({None if each.site is None else each.site.place for each in (*gone, *used)}) == 1
+
+
+def _too_light(window: Window) -> bool:
+    """The loss was divided by more than what is left, or that cannot be told."""
+    shares = [backward.share for backward in window.used]
+    total = sum(share.weight * share.elements for share in shares if share is not None)
+    return None in shares or total < 0.99
+
+
+def _kept(story: Story, window: Window) -> Iterator[Finding]:
+    first = window.used[0] if window.used else None
+    before = [other for other in story.windows_of(window.optimizer) if other.number == window.number - 1]
+    if first is None or window.optimizer not in first.kept or not before or before[0].step is None or window.step is None:
+        return
+    if before[0].step.closure or window.step.closure or not before[0].step.backwards:
+        return
+    yield found(
+        before[0].step.site,
+        "the gradients of this step were never cleared: the next window's were added to them",
+        evidence=gradients_of([window]),
+        damage=damage_of([window]),
+        fix="call optimizer.zero_grad() after the step",
+    )
+
+
+RULE = Rule(
+    id="zero-grad-placement",
+    title="gradients are cleared at the wrong place, or never",
+    why="Cleared in each microbatch, all but the last are lost while the divisor stays; never cleared, old gradients are stepped again.",
+    bad="for x in window:\n    optimizer.zero_grad()\n    (loss_of(x) / len(window)).backward()\noptimizer.step()",
+    good="optimizer.zero_grad()\nfor x in window:\n    (loss_of(x) / len(window)).backward()\noptimizer.step()",
+    sources=("https://github.com/huggingface/accelerate/issues/1299", "https://github.com/meta-pytorch/opacus/issues/93"),
+    check=check,
+)
