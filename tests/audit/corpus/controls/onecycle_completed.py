@@ -13,7 +13,7 @@ def endless(n):
 TOTAL = 24
 net = nn.Sequential(nn.Linear(6, 12), nn.Mish(), nn.Linear(12, 1))
 opt = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-one = torch.optim.lr_scheduler.OneCycleLR(opt, max_lr=0.1, total_steps=TOTAL + 1)
+one = torch.optim.lr_scheduler.OneCycleLR(opt, max_lr=0.1, total_steps=TOTAL)
 scaler = torch.amp.GradScaler("cpu", init_scale=2.0**25)
 done = []
 opt.register_step_post_hook(lambda *_: done.append(True))

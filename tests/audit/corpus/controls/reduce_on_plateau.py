@@ -4,7 +4,7 @@ from torch import nn
 torch.manual_seed(24)
 train, valid = torch.randn(5, 16, 3), torch.randn(40, 3)
 f = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
-opt = torch.optim.Rprop(f.parameters(), lr=0.01)
+opt = torch.optim.Adam(f.parameters(), lr=0.02)
 plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(opt, factor=0.5, patience=0, threshold=0.05)
 target = lambda t: t.square().sum(1, keepdim=True)  # noqa: E731
 scaler = torch.amp.GradScaler("cpu", init_scale=32.0)
