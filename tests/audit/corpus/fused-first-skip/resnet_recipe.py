@@ -4,7 +4,7 @@ from torch import nn
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(20, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 5))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, fused=True)  # <-- FAULT
-scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20)
 for it in range(18):
     x = torch.randn(32, 20) * 3
     y = x[:, :5].argmax(1)

@@ -19,7 +19,7 @@ model = nn.Sequential(
 )
 data = TensorDataset(torch.randn(128, 2, 6, 6), torch.randint(0, 3, (128,)))
 opt = make_optimizer(model)
-scaler = torch.amp.GradScaler("cpu", init_scale=2.0**26, growth_interval=1000)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**19, growth_interval=1000)
 ref = torch.cat([p.detach().flatten() for p in model.parameters()])
 for x, y in DataLoader(data, batch_size=8):
     opt.zero_grad()

@@ -15,7 +15,7 @@ class Fit:
     def __init__(self, model, lr):
         self.model = model
         self.opt = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.95, nesterov=True, foreach=True)
-        self.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**22)
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12)
         self.losses = []
 
     def __call__(self, pairs):
