@@ -80,7 +80,8 @@ def _moves(patches: Patches, tell: Once) -> None:
     def to(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         named = args[0] if args else kwargs.get("device")
         if named.__class__ is str and named == "cpu":
-            return moved(tensor, *args, **kwargs) if tensor.is_meta else moved(tensor, *_copying(args, kwargs)[0], **kwargs)
+            args, kwargs = _copying(args, kwargs)
+            return moved(tensor, *args, **kwargs)
         if not is_cuda(named):
             return moved(tensor, *args, **kwargs)
         if tensor.layout in COMPRESSED:
@@ -182,7 +183,8 @@ def _default_device(patches: Patches, tell: Once) -> None:
 
     @wraps(current)
     def get_default_device() -> torch.device:
-        return torch.device("cuda", 0) if _device.CURRENT_DEVICE is DEFAULT else current()
+        device = current()
+        return torch.device("cuda", 0) if device is DEFAULT else device
 
     patches.replace(_device.DeviceContext, "__init__", __init__)
     patches.replace(torch, "get_default_device", get_default_device)
