@@ -170,6 +170,8 @@ class Backward(Event):
     """The first dimension of the first input of the forward's outermost module."""
     tokens: int | None
     """The number of elements of that input where it holds integers; else None."""
+    zeroed: Site | None = None
+    """The last line that cleared gradients since the last backward."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

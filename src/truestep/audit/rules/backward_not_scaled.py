@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truestep.audit.events import Unscaled
+from truestep.audit.events import Backward, GradientTaken, Raised, Unscaled
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.windows import damage_of, gradients_of, on
 from truestep.audit.story import Story, Window
@@ -12,7 +12,9 @@ from truestep.audit.story import Story, Window
 
 def check(story: Story) -> Iterator[Finding]:
     """A used backward whose root did not go through the scaler that unscales its gradients, wholly or in part."""
+    yield from _crashed(story)
     for window in story.windows:
+        yield from _taken(story, window)
         unscale = _unscaled_by(story, window)
         if unscale is None:
             continue
@@ -27,6 +29,31 @@ def check(story: Story) -> Iterator[Finding]:
                 damage=damage_of([window]),
                 fix="scaler.scale(loss).backward(), for every loss of the window",
             )
+
+
+def _crashed(story: Story) -> Iterator[Finding]:
+    """No loss ever went through the scaler, whose step does not know its scale then."""
+    if any("_scale is None" in each.text for each in story.of(Raised)) and story.of(Backward):
+        yield found(
+            story.of(Backward)[-1].site,
+            "the loss went into backward without the loss scale, and scaler.step(optimizer) has nothing to divide by",
+            fix="scaler.scale(loss).backward()",
+        )
+
+
+def _taken(story: Story, window: Window) -> Iterator[Finding]:
+    """Gradients taken by autograd.grad, some of a scaled loss and some not, that one step used together."""
+    taken = [event for event in window.of(GradientTaken) if event.of_parameters and not event.create_graph]
+    scaled = [event for event in taken if event.scale != 1.0]
+    plain = [event for event in taken if event.scale == 1.0]
+    if window.step is None or window.step.scaler is None or window.used or not scaled or not plain:
+        return
+    yield found(
+        plain[0].site,
+        f"gradients of an unscaled loss were taken beside those of a loss scaled by {scaled[0].scale:g}, and divided with them",
+        damage=damage_of([window]),
+        fix="torch.autograd.grad(scaler.scale(loss), ...), for every loss of the window",
+    )
 
 
 def _unscaled_by(story: Story, window: Window) -> Unscaled | None:

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truestep.audit.events import Raised, StepCalled, Updated
+from truestep.audit.events import Raised, StepCalled, Unscaled, Updated
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.windows import on
 from truestep.audit.story import Story
 
 
 def check(story: Story) -> Iterator[Finding]:
-    """A second `scaler.step` of an optimizer without an `update` since the first."""
-    waiting: dict[tuple[int, int], StepCalled] = {}
+    """A scaler's step, and no update before the same optimizer is stepped, or its gradients unscaled, again."""
+    waiting: dict[int, StepCalled] = {}
     for event in story.events:
         if isinstance(event, Updated):
-            waiting = {key: step for key, step in waiting.items() if key[0] != event.scaler}
-        elif isinstance(event, StepCalled) and on(story, event.scaler):
-            key = (event.scaler, event.optimizer)
-            if key in waiting:
-                raised = any("step() has already been called" in each.text for each in story.of(Raised))
-                yield found(
-                    event.site,
-                    f"scaler.step(optimizer) ran a second time with no scaler.update() since {waiting[key].site}"
-                    + (", which torch refuses" if raised else ""),
-                    fix="call scaler.update() once, after the last step of each window",
-                )
+            waiting = {optimizer: step for optimizer, step in waiting.items() if step.scaler != event.scaler}
+        elif isinstance(event, (StepCalled, Unscaled)) and on(story, event.scaler):
+            before = waiting.get(event.optimizer)
+            if before is not None and (isinstance(event, StepCalled) or not event.inside):
+                yield _found(story, event, before)
                 return
-            waiting[key] = event
+            if isinstance(event, StepCalled):
+                waiting[event.optimizer] = event
+
+
+def _found(story: Story, event: StepCalled | Unscaled, before: StepCalled) -> Finding:
+    again = "scaler.step(optimizer) ran a second time" if isinstance(event, StepCalled) else "unscale_ ran for the next window"
+    if event.scaler != before.scaler:
+        again += ", through a new scaler,"
+    raised = any("step()" in each.text and "called" in each.text for each in story.of(Raised))
+    return found(
+        before.site,
+        f"{again} with no scaler.update() since this step" + (", which torch refuses" if raised else ""),
+        fix="call scaler.update() once, after the last step of each window",
+    )
 
 
 RULE = Rule(

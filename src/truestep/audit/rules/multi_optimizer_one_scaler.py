@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from truestep.audit.events import Stepped, Unscaled
 from truestep.audit.finding import Finding, Rule, found
-from truestep.audit.windows import after_used, damage_of, gradients_of, on, updates
+from truestep.audit.windows import damage_of, gradients_of, on, updates
 from truestep.audit.story import Story
 
 
@@ -15,17 +15,19 @@ def check(story: Story) -> Iterator[Finding]:
     for window in story.windows:
         if window.step is None or not window.used or not on(story, window.used[-1].scaler):
             continue
-        unscaled = [event.order for event in after_used(window, window.of(Unscaled))]
-        until = min([*unscaled, window.step.order])
         for update in updates(window):
             others = [event for event in window.events if isinstance(event, Stepped) and event.optimizer != window.optimizer]
-            between = window.used[-1].order < update.order < until
+            between = window.used[-1].order < update.order < window.step.order
             if not between or not any(window.used[-1].order < other.order < update.order for other in others):
                 continue
             moved = update.before != update.after
+            unscaled = [event for event in window.before(update, Unscaled) if event.order > window.used[-1].order]
+            words = "still held gradients"
+            if unscaled:  # update() forgets that they are, and the step unscales once more
+                moved, words = True, "had unscaled its gradients and not stepped: they still counted as gradients"
             yield found(
                 update.site,
-                f"scaler.update() ran while another optimizer still held gradients of the old scale ({window.used[-1].scale:g})"
+                f"scaler.update() ran while another optimizer {words} of the old scale ({window.used[-1].scale:g})"
                 + (f", which then were divided by {update.after:g}" if moved else "; the scale did not move this time"),
                 severity="error" if moved else "warning",
                 evidence=gradients_of([window]),

@@ -11,9 +11,21 @@ from truestep.audit.story import Story
 
 def check(story: Story) -> Iterator[Finding]:
     """A direct step on gradients that carry a scale, or, unscaled, on some that are not finite."""
+    through: dict[int, bool] = {}
     for window in story.windows:
         step = window.step
-        if step is None or step.scaler is not None or not scaled(window):
+        if step is None:
+            continue
+        again = through.get(step.optimizer, False) and step.scaler is None and not window.backwards
+        through[step.optimizer] = step.scaler is not None
+        if again:
+            yield found(
+                step.site,
+                "optimizer.step() ran right after the scaler's step, on the same gradients: each update is made twice",
+                damage=damage_of([window]),
+                fix="leave optimizer.step() out: scaler.step(optimizer) has called it",
+            )
+        if step.scaler is not None or not scaled(window):
             continue
         scale = window.used[-1].scale
         if step.carried != 1.0:

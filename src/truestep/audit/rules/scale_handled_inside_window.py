@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truestep.audit.events import Unscaled
+from truestep.audit.events import Raised, Unscaled
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.windows import between_used, damage_of, gradients_of, on, unscales, updates
 from truestep.audit.story import Story
@@ -12,6 +12,13 @@ from truestep.audit.story import Story
 
 def check(story: Story) -> Iterator[Finding]:
     """An unscaling between two backwards of one window, or an update there that moved the scale."""
+    crash = next((each for each in story.of(Raised) if "No inf checks were recorded prior to update" in each.text), None)
+    if crash is not None and any(window.step is None for window in story.windows):
+        yield found(
+            crash.site,
+            "scaler.update() ran in an open window, before anything was unscaled or stepped, which torch refuses",
+            fix="call scaler.update() once per window, after scaler.step(optimizer)",
+        )
     for window in story.windows:
         opened = [event for event in between_used(window, unscales(window)) if isinstance(event, Unscaled) and on(story, event.scaler)]
         moved = [event for event in updates(window) if event in between_used(window, updates(window)) and event.before != event.after]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truestep.audit.events import Edited, Unscaled
+from truestep.audit.events import Edited, Raised, Stepped, Unscaled
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.windows import after_used, close, damage_of, gradients_of, on, unscaled_by_hand, unscales, updates
 from truestep.audit.story import Story, Window
@@ -12,6 +12,16 @@ from truestep.audit.story import Story, Window
 
 def check(story: Story) -> Iterator[Finding]:
     """Two unscalings after the last backward: by the scaler, by hand, or one of each."""
+    crashed = any("unscale_() has already been called" in each.text for each in story.of(Raised))
+    if crashed and len(story.of(Unscaled)) > 1:
+        first, second = story.of(Unscaled)[-2:]
+        yield found(
+            second.site,
+            f"scaler.unscale_(optimizer) was called twice with no scaler.update() between: first at {first.site}, then here,"
+            " which torch refuses",
+            fix="unscale once per window, after its last backward; log and clip from the same gradients",
+        )
+        return
     for window in story.windows:
         yield from _by_scaler(story, window)
         yield from _by_hand(story, window)
@@ -27,6 +37,8 @@ def _by_scaler(story: Story, window: Window) -> Iterator[Finding]:
         return
     first, second = late[:2]
     moved = [event for event in updates(window) if first.order < event.order < second.order]
+    if moved and any(event.order < moved[0].order for event in window.events if isinstance(event, Stepped)):
+        return  # between two optimizers' steps: multi-optimizer-one-scaler
     if moved:  # update() forgets that the gradients are unscaled already
         site, words = moved[0].site, "scaler.update() ran between unscale_ and step, which therefore unscaled once more"
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truestep.audit.events import Backward, Zeroed
+from truestep.audit.events import Backward, Raised, Zeroed
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.windows import damage_of, gradients_of
 from truestep.audit.story import Story, Window
@@ -21,9 +21,11 @@ def _cleared(story: Story, window: Window) -> Iterator[Finding]:
     lost = {number for zero in window.of(Zeroed) for number in zero.dropped} - story.used_by_any
     gone = [backward for backward in window.backwards if backward.number in lost]
     zeros = [zero for zero in window.of(Zeroed) if lost & set(zero.dropped)]
-    if not gone or not zeros or window.step is None:
+    if not gone or not zeros:
         return
-    if not window.used:
+    if window.step is None and not any("No inf checks were recorded for this optimizer" in each.text for each in story.of(Raised)):
+        return
+    if not window.used and zeros[-1].order > gone[-1].order:
         yield found(
             zeros[-1].site,
             "the gradients were cleared between backward and the step, which got none of them",
@@ -60,9 +62,12 @@ def _kept(story: Story, window: Window) -> Iterator[Finding]:
         return
     if before[0].step.closure or window.step.closure or not before[0].step.backwards:
         return
+    partly = first.zeroed is not None
     yield found(
-        before[0].step.site,
-        "the gradients of this step were never cleared: the next window's were added to them",
+        first.zeroed if partly else first.site,
+        "the gradients of the step before were cleared only in part: what was left was added to"
+        if partly
+        else f"the gradients of the step before ({before[0].step.site}) were never cleared: this backward was added to them",
         evidence=gradients_of([window]),
         damage=damage_of([window]),
         fix="call optimizer.zero_grad() after the step",

@@ -116,10 +116,11 @@ class Backwards:
             known["standing"][track.number] = _standing(parameters)
             if recorder.judging:
                 track.expected.keep(parameters)
-        self._zeroed = False
+        known["zeroed"], self._zeroed = self._zeroed_at if self._zeroed else None, False
         roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         known["root"] = root = roots[0] if roots else None
-        known["carried"] = ("none", None, 1.0) if root is None else self._watcher.scalers.behind(root)
+        known["carried"] = ("none", None, 1.0) if root is None else self._watcher.scalers.behind(*roots)
+        self._watcher.hooks.scale = known["carried"][2]
         known["share"] = self._share(root, known["carried"][2])
         known["loss"] = _value(root, known["carried"][2]) if recorder.judging else None
         known["divided"] = self._watcher.operations.divided(root) if recorder.judging and root is not None else None
@@ -172,10 +173,12 @@ class Backwards:
             synced=modules.synced,
             examples=forward.examples,
             tokens=forward.tokens,
+            zeroed=known["zeroed"],
         )
         for track in touched:
             self._joins(track, event, scale, scaler)
-        self._watcher.scalers.roots.pop(known["root"].grad_fn if known["root"] is not None else None, None)
+        for root in [tensors] if isinstance(tensors, Tensor) else tensors:
+            self._watcher.scalers.roots.pop(root.grad_fn, None)
         self._watcher.operations.gradients_stand()
 
     def _joins(self, track: Track, event: Backward, scale: float, scaler: int | None) -> None:

@@ -180,11 +180,12 @@ class Scalers:
 
         return load_state_dict
 
-    def behind(self, root: Tensor) -> tuple[str, int | None, float]:
-        """Whether all, none or a part of a backward's root went through a scaler; which one, and its scale."""
-        if root.grad_fn is None or not self.roots:
+    def behind(self, *roots: Tensor) -> tuple[str, int | None, float]:
+        """Whether all, none or a part of a backward's roots went through a scaler; which one, and its scale."""
+        nodes = [root.grad_fn for root in roots if root.grad_fn is not None]
+        if not nodes or not self.roots:
             return "none", None, 1.0
-        ways = self._ways(root.grad_fn, 200)
+        ways = set[tuple[int, float] | None]().union(*(self._ways(node, 200) for node in nodes))
         scaled = [way for way in ways if way is not None]
         if not scaled:
             return "none", None, 1.0

@@ -16,6 +16,7 @@ from truestep.audit.trace.autocasts import Autocasts
 from truestep.audit.trace.averages import Averages
 from truestep.audit.trace.backwards import Backwards
 from truestep.audit.trace.clips import Clips
+from truestep.audit.trace.hooks import Hooks
 from truestep.audit.trace.modules import Modules
 from truestep.audit.trace.operations import Operations
 from truestep.audit.trace.optimizers import Optimizers
@@ -40,6 +41,7 @@ class Watcher:
         self.optimizers = Optimizers(self)
         self.backwards = Backwards(self)
         self.clips = Clips(self)
+        self.hooks = Hooks(self)
         self.schedulers = Schedulers(self)
         self.averages = Averages(self)
         self.states = States(self)
@@ -54,6 +56,7 @@ class Watcher:
             self.optimizers,
             self.backwards,
             self.clips,
+            self.hooks,
             self.schedulers,
             self.averages,
             self.states,
