@@ -4,7 +4,7 @@ Mixed precision changes the arithmetic of training, so test the update. Start wi
 updates and returns an `Outcome` for each, and `Ledger`, which keeps them.
 """
 
-from truestep import errors
+from truestep import audit, errors
 from truestep.checkpoint import Checkpoint, Checkpoints, Restored, read_checkpoint, restore
 from truestep.engine.attempt import Attempt
 from truestep.engine.clip import ClipNorm, ClipValue
@@ -43,6 +43,7 @@ __all__ = [
     "Task",
     "Update",
     "Window",
+    "audit",
     "errors",
     "read_checkpoint",
     "restore",

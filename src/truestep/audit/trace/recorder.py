@@ -47,6 +47,7 @@ class Recorder:
         self._left_out = 0
         self._faults: dict[str, str] = {}
         self._unjudged: dict[str, str] = {}
+        self._mapped: dict[str, str] = {}
         self._densely_until = DENSE
 
     @property
@@ -88,6 +89,7 @@ class Recorder:
         return {
             "windows": self.chunk + 1 if self.backwards else 0,
             "windows_without_events": self._left_out,
+            "mapped": [{"what": what, "why": why} for what, why in self._mapped.items()],
             "not_judged": unjudged,
         }
 
@@ -117,6 +119,10 @@ class Recorder:
         self.judging = self.will_judge(self.chunk)
         for call in self.when_closed:
             call()
+
+    def mapped(self, what: str, why: str) -> None:
+        """Notes what was judged on another device than the script names."""
+        self._mapped.setdefault(what, why)
 
     def fault(self, where: str) -> None:
         """Notes the exception that is being handled, which is the audit's own."""

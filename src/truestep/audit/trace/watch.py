@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from truestep.audit import device
 from truestep.audit.events import Raised
 from truestep.audit.trace import frames, timers
 from truestep.audit.trace.autocasts import Autocasts
@@ -51,6 +52,8 @@ class Watcher:
 
     def start(self) -> None:
         """Puts every instrument in place; optimizers that exist already are known from here on."""
+        if self.settings.device is not None:
+            device.install(self.settings.device, self.patches, self.recorder.mapped)
         for instrument in (
             self.scalers,
             self.optimizers,
