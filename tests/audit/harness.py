@@ -1,6 +1,7 @@
 """Judging many scripts fast: torch is imported once, and each script runs in a forked child that is watched like any other process."""
 
 import contextlib
+import hashlib
 import io
 import multiprocessing
 import os
@@ -31,6 +32,8 @@ class Examined:
     findings: tuple = ()
     coverage: dict = field(default_factory=dict)
     failure: str | None = None
+    digest: str | None = None
+    """Of the weights, optimizers' states and random state that the script left behind, watched or not."""
 
 
 def fault(script):
@@ -59,15 +62,34 @@ def examine(script, *, seconds=120, watched=True):
     return result
 
 
+def digest(left):
+    """Every bit of the modules and optimizers among a script's globals, their hooks, and the random state."""
+    found = hashlib.sha256(torch.get_rng_state().numpy().tobytes())
+    for name in sorted(left):
+        value = left[name]
+        if isinstance(value, torch.nn.Module):
+            tensors = [*value.parameters(), *value.buffers()]
+            found.update(repr([len(module._forward_hooks) + len(module._forward_pre_hooks) for module in value.modules()]).encode())
+        elif isinstance(value, torch.optim.Optimizer):
+            tensors = [each for state in value.state.values() for each in state.values() if isinstance(each, torch.Tensor)]
+            found.update(repr((len(value._optimizer_step_pre_hooks), len(value._optimizer_step_post_hooks))).encode())
+        else:
+            tensors = [value] if isinstance(value, torch.Tensor) else []
+        for tensor in tensors:
+            dense = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
+            found.update(dense.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if dense.numel() else b"")
+    return found.hexdigest()
+
+
 def _child(script, pipe, watched):
     torch.set_num_threads(1)
     os.chdir(script.parent)
     sys.argv, sys.path[0:0] = [str(script)], [str(script.parent)]
-    printed, ended = io.StringIO(), None
+    printed, ended, left = io.StringIO(), None, {}
     watcher = start() if watched else None
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
         try:
-            runpy.run_path(str(script), run_name="__main__")
+            left = runpy.run_path(str(script), run_name="__main__")
         except SystemExit as ending:
             ended = f"SystemExit: {ending}"
         except BaseException as error:
@@ -76,12 +98,15 @@ def _child(script, pipe, watched):
                 watcher.raised(error)
     try:
         if watcher is None:
-            pipe.send(Examined(output=printed.getvalue(), ended=ended))
+            pipe.send(Examined(output=printed.getvalue(), ended=ended, digest=digest(left)))
         else:
             watcher.stop()
             recorder = watcher.recorder
             findings = judge(Story(events=tuple(recorder.events), totals=recorder.totals()))
-            pipe.send(Examined(output=printed.getvalue(), ended=ended, findings=findings, coverage=recorder.coverage()))
+            coverage = recorder.coverage()
+            pipe.send(
+                Examined(output=printed.getvalue(), ended=ended, findings=findings, coverage=coverage, digest=digest(left))
+            )
     except Exception:
         pipe.send(Examined(output=printed.getvalue(), ended=ended, failure=traceback.format_exc()))
     finally:
