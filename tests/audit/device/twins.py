@@ -27,6 +27,7 @@ CHANGES = (
     (r'torch\.device\("cuda", 0\)', 'torch.device("cpu")'),
     (r'f"cuda:\{[a-z_.]+\}"', '"cpu"'),
     (r"\.type\(torch\.cuda\.FloatTensor\)|\.type\(\"torch\.cuda\.FloatTensor\"\)", ""),
+    ("op=dist.ReduceOp.AVG)", "op=dist.ReduceOp.SUM)\n    mean /= 2"),
     (r"device_ids=\[local_rank\](, output_device=local_rank)?", ""),
     (r"device=0|device=x\.get_device\(\)", 'device="cpu"'),
     (r"nn\.DataParallel\((.*), device_ids=\[0\]\)\.to\(0\)", r"nn.ModuleDict({'module': \1})"),

@@ -38,8 +38,8 @@ for number, (x, y) in enumerate(loader):
         scaler.update()
         optimizer.zero_grad()
     mean = loss.detach().clone()
-    dist.all_reduce(mean, op=dist.ReduceOp.SUM)
+    dist.all_reduce(mean, op=dist.ReduceOp.AVG)
 dist.barrier(device_ids=[local_rank])
 if rank == 0:
-    torch.save(model.module.state_dict(), os.environ["OUT"])
+    torch.save({**model.module.state_dict(), "loss": mean}, os.environ["OUT"])
 dist.destroy_process_group()
