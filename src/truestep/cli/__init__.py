@@ -91,12 +91,18 @@ def _run(arguments: list[str]) -> int:
             _any_command(),
             prog="truestep",
             description=_DESCRIPTION,
-            args=arguments or ["--help"],
+            args=_separated(arguments) or ["--help"],
             config=(tyro.conf.FlagCreatePairsOff,),
         )
     except SystemExit as ending:  # tyro has printed help or its error
         return int(ending.code or DONE)
     return command.run()
+
+
+def _separated(arguments: list[str]) -> list[str]:
+    """The words, parted by `--` where a command hands some of them on: it says so by its `separated`."""
+    command = commands().get(arguments[0]) if arguments else None
+    return [*arguments[:1], *getattr(command, "separated", list)(arguments[1:])]
 
 
 def _any_command() -> Any:
