@@ -18,6 +18,8 @@ class Share:
     """How many elements have a part in it: scored tokens, or what a mean divides by."""
     node: str
     """The reduction, as autograd names it."""
+    divisors: tuple[float, ...] = ()
+    """What its mean or sum was divided by afterwards, number by number; the inverse of what it was multiplied by."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,6 +174,10 @@ class Backward(Event):
     """The number of elements of that input where it holds integers; else None."""
     zeroed: Site | None = None
     """The last line that cleared gradients since the last backward."""
+    parts: tuple[Share, ...] = ()
+    """The shares of all terms of the loss, `share` first."""
+    reached: int | None = None
+    """Stands for the set of parameters whose gradients it wrote; None where it was not looked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -248,6 +254,8 @@ class Zeroed(Event):
     optimizer: int
     dropped: tuple[int, ...]
     """The backwards, by number."""
+    weights_moved: bool = False
+    """The weights were written since the last of them, as where a gradient is used for a look around and not for a step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

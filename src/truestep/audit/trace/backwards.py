@@ -12,7 +12,7 @@ from torch import Tensor
 
 from truestep.audit.events import Backward, GradientTaken, Share, Zeroed
 from truestep.audit.site import Site
-from truestep.audit.trace.shares import read_share
+from truestep.audit.trace.shares import read_shares
 from truestep.audit.trace.tracks import Track, gradients, norm
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ class Backwards:
         self._zeroed_at: Site | None = None
         self._zeroed = False
         self._inside = 0
+        self._numbers: dict[frozenset[int], int] = {}
+        """A number for each set of parameters that a backward has reached."""
 
     def install(self) -> None:
         patches, watcher = self._watcher.patches, self._watcher
@@ -92,6 +94,7 @@ class Backwards:
             site=self._zeroed_at if self._zeroed else None,
             optimizer=track.number,
             dropped=tuple(track.backwards),
+            weights_moved=track.weights is not None and norm(track.weights_now()) != track.weights,
         )
         track.dropped += track.backwards
         track.backwards = []
@@ -121,7 +124,7 @@ class Backwards:
         known["root"] = root = roots[0] if roots else None
         known["carried"] = ("none", None, 1.0) if root is None else self._watcher.scalers.behind(*roots)
         self._watcher.hooks.scale = known["carried"][2]
-        known["share"] = self._share(root, known["carried"][2])
+        known["shares"] = self._shares(root, known["carried"][2])
         known["loss"] = _value(root, known["carried"][2]) if recorder.judging else None
         known["divided"] = self._watcher.operations.divided(root) if recorder.judging and root is not None else None
         return known
@@ -131,10 +134,10 @@ class Backwards:
         if self._zeroed or all(each.grad is None for each in track.parameters):
             self.gone(track)
 
-    def _share(self, root: Tensor | None, scale: float) -> tuple[Share | None, str | None]:
+    def _shares(self, root: Tensor | None, scale: float) -> tuple[tuple[Share, ...], str | None]:
         if root is None or not self._watcher.recorder.judging:
-            return None, "not looked at"
-        return read_share(root, scale)
+            return (), "not looked at"
+        return read_shares(root, scale)
 
     def _after(self, tensors: Any, known: dict[str, Any] | None) -> None:
         self._watcher.operations.go_on()
@@ -145,11 +148,10 @@ class Backwards:
         number = recorder.backwards
         carried, scaler, scale = known["carried"]
         site = recorder.site()
-        touched = [
-            track for track in self._watcher.tracks if _standing(track.parameters) != known["standing"].get(track.number, {})
-        ]
+        written = {track.number: _written(track.parameters, known["standing"].get(track.number, {})) for track in self._watcher.tracks}
+        touched = [track for track in self._watcher.tracks if written[track.number]]
         held = norm([each for track in touched for each in gradients(track.parameters)]) if recorder.judging else None
-        share, unread = known["share"]
+        shares, unread = known["shares"]
         forward = modules.take()
         event = recorder.emit(
             Backward,
@@ -163,7 +165,7 @@ class Backwards:
             loss=known["loss"],
             finite=None if held is None else math.isfinite(held),
             norm=held,
-            share=share,
+            share=next(iter(shares), None),
             unread=unread,
             divided=known["divided"],
             forward=forward.site,
@@ -192,6 +194,7 @@ class Backwards:
         if recorder.judging:
             track.expected.add(track.parameters, scale)
         track.backwards.append(event.number)
+        track.weights = norm(track.weights_now()) if recorder.judging else None
         track.sites[event.number] = event.site
         track.stale = False
         if event.carried != "none":
@@ -221,6 +224,11 @@ def _standing(parameters: Sequence[Tensor]) -> Standing:
         if gradient is not None:
             found[id(each)] = (id(gradient), gradient._version)
     return found
+
+
+def _written(parameters: Sequence[Tensor], before: Standing) -> frozenset[int]:
+    """The parameters whose gradients a backward wrote, or made."""
+    return frozenset(key for key, standing in _standing(parameters).items() if before.get(key) != standing)
 
 
 def _value(root: Tensor | None, scale: float) -> float | None:

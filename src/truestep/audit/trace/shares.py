@@ -8,25 +8,43 @@ from torch import Tensor
 
 from truestep.audit.events import Share
 from truestep.probe.denominator import read_loss
-from truestep.probe.term import Term
+from truestep.probe.term import Reading, Term
+
+ROUNDING = 1e-5
+"""Relative difference of two factors that are the same number."""
 
 
-def read_share(root: Tensor, scale: float) -> tuple[Share | None, str | None]:
-    """The share of the main term of `root`, the loss scale taken out; None, and why, where the graph does not tell."""
+def read_shares(root: Tensor, scale: float) -> tuple[tuple[Share, ...], str | None]:
+    """The shares of the terms of `root`, its main one first, the loss scale taken out; none, and why, where the graph does not tell."""
     reading = read_loss(root)
+    main = _main(reading, scale)
+    if isinstance(main, str):
+        return (), main
+    others = [share for term in reading.terms if (share := _share(term, scale)) is not None]
+    return tuple(dict.fromkeys((main, *others))), None
+
+
+def _main(reading: Reading, scale: float) -> Share | str:
     if not reading.main:
-        return None, reading.unread or "a graph without a reduction"
-    shares = {share.node + repr(share.weight): share for term in reading.main if (share := _share(term, scale)) is not None}
-    if not shares:
-        return None, f"{reading.main[0].node}: its elements cannot be counted"
-    return next(iter(shares.values())), None
+        return reading.unread or "a graph without a reduction"
+    shares = [share for term in reading.main if (share := _share(term, scale)) is not None]
+    return shares[0] if shares else f"{reading.main[0].node}: its elements cannot be counted"
 
 
 def _share(term: Term, scale: float) -> Share | None:
     """For a mean, (what it is multiplied by) / (elements); for a sum what multiplies it, over the elements that it adds."""
     if term.kind == "mean":
-        return Share(weight=term.scale / term.count / scale, elements=term.count, node=term.node)
+        return Share(weight=term.scale / term.count / scale, elements=term.count, node=term.node, divisors=_divisors(term, scale))
     elements = term.elements
     if elements is None or not math.isfinite(elements) or elements <= 0:
         return None
-    return Share(weight=term.scale / scale / term.count, elements=elements, node=term.node)
+    return Share(weight=term.scale / scale / term.count, elements=elements, node=term.node, divisors=_divisors(term, scale))
+
+
+def _divisors(term: Term, scale: float) -> tuple[float, ...]:
+    """The constants above the reduction; the loss scale, one of them, is not the script's own."""
+    left = list(term.constants)
+    own = next((each for each in left if scale != 1.0 and math.isclose(each * scale, 1.0, rel_tol=ROUNDING)), None)
+    if own is not None:
+        left.remove(own)
+    return tuple(each for each in left if not math.isclose(each, 1.0, rel_tol=ROUNDING))

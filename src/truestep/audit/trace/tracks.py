@@ -33,6 +33,8 @@ class Track:
     stale: bool = False
     """The gradients that stand there have been used by a step."""
     attempts: int = 0
+    weights: float | None = None
+    """The norm of the weights when the last backward ended; None where it was not looked."""
     seen_shadows: int = 0
     told: set[torch.dtype] = field(default_factory=set)
     expected: Expected = field(default_factory=Expected)
@@ -43,6 +45,10 @@ class Track:
         """Those that it steps now."""
         optimizer = self.optimizer()
         return [] if optimizer is None else [each for group in optimizer.param_groups for each in group["params"]]
+
+    def weights_now(self) -> list[Tensor]:
+        """The parameters' values, complex ones as pairs."""
+        return [torch.view_as_real(each.detach()) if each.is_complex() else each.detach() for each in self.parameters]
 
     def reset(self) -> None:
         """The next window begins."""
