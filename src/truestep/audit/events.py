@@ -254,8 +254,11 @@ class Zeroed(Event):
     optimizer: int
     dropped: tuple[int, ...]
     """The backwards, by number."""
-    weights_moved: bool = False
-    """The weights were written since the last of them, as where a gradient is used for a look around and not for a step."""
+    weights_moved: bool | None = False
+    """The weights were written since the last of them, as where a gradient is used for a look around and not for a step.
+
+    None where it was not looked.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -332,6 +335,8 @@ class Averaged(Event):
     asked: int
     """Elements of it that differ from the weights before; 0 where it was not looked."""
     moved: int
+    backwards: int | None = None
+    """Backwards since its last move, or since the run began."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -382,6 +387,13 @@ class Poisoned(Event):
 
     module: str
     buffers: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Healed(Event):
+    """By the next backward the buffers of a module that was told as poisoned are finite again."""
+
+    module: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

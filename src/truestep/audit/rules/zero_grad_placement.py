@@ -18,7 +18,7 @@ def check(story: Story) -> Iterator[Finding]:
 
 
 def _cleared(story: Story, window: Window) -> Iterator[Finding]:
-    lost = {number for zero in window.of(Zeroed) if not zero.weights_moved for number in zero.dropped} - story.used_by_any
+    lost = {number for zero in window.of(Zeroed) if zero.weights_moved is False for number in zero.dropped} - story.used_by_any
     gone = [backward for backward in window.backwards if backward.number in lost]
     zeros = [zero for zero in window.of(Zeroed) if lost & set(zero.dropped)]
     if not gone or not zeros:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from truestep.audit.events import Backward, GradientTaken, Share, Zeroed
+from truestep.audit.events import Backward, Edited, GradientTaken, Healed, Share, Zeroed
 from truestep.audit.site import Site
 from truestep.audit.trace.shares import read_shares
 from truestep.audit.trace.tracks import Track, gradients, norm
@@ -32,6 +32,9 @@ class Backwards:
         self._inside = 0
         self._numbers: dict[frozenset[int], int] = {}
         """A number for each set of parameters that a backward has reached."""
+        self._unfit: set[int] = set()
+        """The optimizers whose gradients were not finite after the last backward that reached them."""
+        self._healed: set[torch.nn.Module] = set()
 
     def install(self) -> None:
         patches, watcher = self._watcher.patches, self._watcher
@@ -80,11 +83,14 @@ class Backwards:
         """Gradients are being cleared by the line that runs."""
         self._zeroed, self._zeroed_at = True, self._watcher.recorder.site()
 
-    def gone(self, track: Track) -> None:
-        """Tells where gradients that no step has used are gone."""
+    def gone(self, track: Track, *, stepping: bool = True) -> None:
+        """Tells where gradients that no step has used are gone; where a step follows, also that only the unfit ones are."""
         if not track.backwards or track.stale:
             return
         standing = gradients(track.parameters)
+        if stepping and standing and self._zeroed and track.number in self._unfit and math.isfinite(norm(standing)):
+            self._hidden(track)
+            return
         if standing and norm(standing) != 0.0:
             return
         if standing and not self._zeroed:  # zeros may be what the backward gave
@@ -94,12 +100,34 @@ class Backwards:
             site=self._zeroed_at if self._zeroed else None,
             optimizer=track.number,
             dropped=tuple(track.backwards),
-            weights_moved=track.weights is not None and norm(track.weights_now()) != track.weights,
+            weights_moved=None if track.weights is None else norm(track.weights_now()) != track.weights,
         )
         track.dropped += track.backwards
         track.backwards = []
         track.expected.clear()
         track.carried = 1.0
+
+    def _look_again(self) -> None:
+        """Buffers that a skipped attempt left unfit, and that the script has put back."""
+        modules = self._watcher.modules
+        for module in set(modules._poisoned) - self._healed:
+            if all(bool(torch.isfinite(each).all()) for each in module.buffers(recurse=False) if each.is_floating_point()):
+                self._healed.add(module)
+                self._watcher.recorder.emit(Healed, module=modules.name(module))
+
+    def _hidden(self, track: Track) -> None:
+        """Gradients that were not finite were cleared by hand, and a step uses the others."""
+        self._unfit.discard(track.number)
+        self._watcher.recorder.emit(
+            Edited,
+            site=self._zeroed_at,
+            operation="zero",
+            optimizers=(track.number,),
+            carried=track.carried,
+            ratio=None,
+            cosine=None,
+            hid=True,
+        )
 
     def _before(self, tensors: Any, inputs: Any) -> dict[str, Any]:
         recorder = self._watcher.recorder
@@ -132,7 +160,7 @@ class Backwards:
     def _gone_if_looked(self, track: Track) -> None:
         """A gradient that is None is gone; whether one that stands there is all zeros is looked at only after a zero_grad."""
         if self._zeroed or all(each.grad is None for each in track.parameters):
-            self.gone(track)
+            self.gone(track, stepping=False)
 
     def _shares(self, root: Tensor | None, scale: float) -> tuple[tuple[Share, ...], str | None]:
         if root is None or not self._watcher.recorder.judging:
@@ -179,6 +207,9 @@ class Backwards:
         )
         for track in touched:
             self._joins(track, event, scale, scaler)
+            fit = held is None or math.isfinite(held) or math.isfinite(norm(gradients(track.parameters)))
+            (self._unfit.discard if fit else self._unfit.add)(track.number)
+        self._look_again()
         for root in [tensors] if isinstance(tensors, Tensor) else tensors:
             self._watcher.scalers.roots.pop(root.grad_fn, None)
         self._watcher.operations.gradients_stand()
