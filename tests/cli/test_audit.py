@@ -210,6 +210,7 @@ def test_a_terminal_gets_the_same_words_in_colour_unless_it_wants_none(audited, 
     audited(replace(ERROR, message="[bold]:smile: " + "long " * 40))
     audit("train.py")
     plain = capsys.readouterr().out
+    assert plain.startswith("train.py:2: error: ignore-unknown-rule: [bold]:smile: " + "long " * 40)
     assert "\x1b" not in plain
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")

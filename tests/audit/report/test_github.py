@@ -24,7 +24,7 @@ def test_a_message_cannot_end_its_line_or_forge_an_escape():
 
 
 def test_a_file_name_cannot_end_its_property():
-    assert of(path="a:b,c%.py").startswith("::error file=a%3Ab%2Cc%25.py,line=3,")
+    assert of(path="a:b,c%\r\n.py").startswith("::error file=a%3Ab%2Cc%25%0D%0A.py,line=3,")
 
 
 def test_a_finding_without_a_line_has_no_place():

@@ -17,7 +17,6 @@ from truestep.audit.finding import Finding, Rule, Severity
 _REMARK = re.compile(r"#\s*truestep:\s*ignore\b\s*(?:\[(?P<rules>[^\]]*)\])?(?P<reason>.*)")
 _NEXT_REMARK = re.compile(r"(?:^|\s)#\s.*")
 """Where a reason ends and another tool's comment begins; `see #12` is part of a reason."""
-_LAYOUT = {tokenize.INDENT, tokenize.DEDENT}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +59,7 @@ def ignores_in(text: str, path: str) -> Iterator[Ignore]:
             for each in (*above, *inside):
                 yield from _read(each, path, begun, here)
             above, inside, begun = [], [], None
-        elif begun is None and token.type not in _LAYOUT:
+        elif begun is None:  # an indent stands on the line of what it indents
             begun = here
     yield from _of_nothing([*above, *inside], path)
 
