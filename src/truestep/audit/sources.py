@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from truestep.audit.reading.after import After
+from truestep.audit.reading.counts import Claim, claims
 from truestep.audit.reading.flow import Flow, Item
-from truestep.audit.reading.names import Names
+from truestep.audit.reading.names import Names, last
 from truestep.audit.reading.numbers import Numbers
 from truestep.audit.reading.text import Text, own, parsed, repeats, tests_above
 from truestep.audit.site import Place, Site
@@ -25,8 +26,19 @@ class Sources:
 
     def __init__(self, arguments: Sequence[str] = ()) -> None:
         self._files: dict[str, Names | None] = {}
-        self._flow = Flow(self._names, self._module)
-        self._numbers = Numbers(self._flow, arguments)
+        self.flow = Flow(self.names, self._module)
+        self._numbers = Numbers(self.flow, arguments)
+
+    def names(self, path: str) -> Names | None:
+        """The file at `path`, with all definitions in it; None where it cannot be read."""
+        if path not in self._files:
+            try:
+                with tokenize.open(path) as file:
+                    text = parsed(path, file.read())
+            except (OSError, SyntaxError, UnicodeDecodeError, ValueError):
+                text = None
+            self._files[path] = None if text is None else Names(text)
+        return self._files[path]
 
     def text(self, place: Place) -> str | None:
         """The line itself, as it stands there; None where it cannot be read."""
@@ -79,13 +91,13 @@ class Sources:
 
         By keyword or position; None asks of the whole statement.
         """
-        return self._flow.derives(self._arguments(site, argument), method)
+        return self.flow.derives(self._arguments(site, argument), method)
 
     def divided_by(self, site: Site, argument: str | int, number: float, tolerance: float = 1e-6) -> bool:
         """Whether an argument of the call at `site` was divided by `number`, as far as the text gives numbers, or what
         stands under that key was later. Relative tolerance."""
         items = self._arguments(site, argument)
-        names = self._names(site.path)
+        names = self.names(site.path)
         if names is not None and isinstance(argument, str):
             later = [each.value for each in names.members.get(argument, ()) if isinstance(each.value, ast.AugAssign)]
             items += [Item(node=each, names=names) for each in later]
@@ -96,11 +108,11 @@ class Sources:
         something in its units, there or later: in the function, in an attribute, or by a caller."""
         places = (site.place, *site.callers)
         for place in places:
-            names = self._names(place.path)
+            names = self.names(place.path)
             owner = None if names is None else names.text.at(place)
             if names is None or owner is None:
                 return False
-            after = After(names, owner, self._flow, SCALE)
+            after = After(names, owner, self.flow, SCALE)
             if after.undone():
                 return True
             if not after.returned:
@@ -113,23 +125,42 @@ class Sources:
         places = (where,) if isinstance(where, Place) else (where.place, *where.callers)
         return any(self._guard(place, method) is not None for place in places)
 
+    def budget_beside_guarded(self, place: Place, method: str) -> bool:
+        """Whether the line adds to a count that some test asks, whatever `.method` says, while another count in its function
+        moves only under a test of it."""
+        names = self.names(place.path)
+        owner = None if names is None else names.text.at(place)
+        if names is None or not isinstance(owner, ast.AugAssign) or self.guarded_by(place, method):
+            return False
+        nodes = list(ast.walk(names.text.tree))
+        asked = {last(each) for node in nodes if isinstance(node, ast.Compare) for each in ast.walk(node)} - {""}
+        scope = names.text.scope(owner)
+        beside = [each for each in nodes if isinstance(each, ast.AugAssign) and names.text.scope(each) is scope]
+        places = [Place(place.path, each.lineno, place.function) for each in beside if each is not owner]
+        return last(owner.target) in asked and any(self.guarded_by(each, method) for each in places)
+
+    def claim(self, place: Place) -> Claim | None:
+        """What a line that counts up by one is taken for, where that is updates; None where it is not."""
+        names = self.names(place.path)
+        return None if names is None else next((each for each in claims(names) if each.node.lineno == place.line), None)
+
     def guard_text(self, place: Place, method: str | None = None) -> str | None:
         """The innermost test that decides whether the call is made, or the innermost of `.method`; None without one."""
-        names = self._names(place.path)
+        names = self.names(place.path)
         if names is None:
             return None
         test = next(iter(names.text.tests(place)), None) if method is None else self._guard(place, method)
         return None if test is None else ast.get_source_segment(names.text.source, test)
 
     def _guard(self, place: Place, method: str) -> ast.expr | None:
-        names = self._names(place.path)
+        names = self.names(place.path)
         tests = () if names is None else names.text.tests(place)
         if names is None:
             return None
-        return next((test for test in tests if self._flow.derives([Item(node=test, names=names)], method)), None)
+        return next((test for test in tests if self.flow.derives([Item(node=test, names=names)], method)), None)
 
     def _arguments(self, site: Site, argument: str | int | None) -> list[Item]:
-        names = self._names(site.path)
+        names = self.names(site.path)
         if names is None:
             return []
         if argument is None:
@@ -137,21 +168,11 @@ class Sources:
             nodes = [] if owner is None else [each for each in own(owner) if isinstance(each, ast.expr)]
             return [Item(node=each, names=names, callers=site.callers or None) for each in nodes]
         calls = [Item(node=call, names=names, callers=site.callers or None) for call in names.text.calls(site.place)]
-        return [value for call in calls for value in self._flow.argument(call, argument)]
+        return [value for call in calls for value in self.flow.argument(call, argument)]
 
     def _text(self, place: Place) -> Text | None:
-        names = self._names(place.path)
+        names = self.names(place.path)
         return None if names is None else names.text
-
-    def _names(self, path: str) -> Names | None:
-        if path not in self._files:
-            try:
-                with tokenize.open(path) as file:
-                    text = parsed(path, file.read())
-            except (OSError, SyntaxError, UnicodeDecodeError, ValueError):
-                text = None
-            self._files[path] = None if text is None else Names(text)
-        return self._files[path]
 
     def _module(self, path: str, module: str, dots: int) -> Names | None:
         """The file of a module that is imported in the file at `path`; None where it is not beside it."""
@@ -162,7 +183,7 @@ class Sources:
             stem = folder.joinpath(*parts)
             for file in (stem.with_suffix(".py"), stem / "__init__.py"):
                 if file.is_file():
-                    return self._names(str(file))
+                    return self.names(str(file))
         return None
 
 

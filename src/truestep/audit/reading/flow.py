@@ -157,10 +157,10 @@ class Flow:
                 return [
                     each
                     for call in called
-                    for each in self._bound(Item(node=call, names=names, callers=known[1:]), function, name)
+                    for each in self.bound(Item(node=call, names=names, callers=known[1:]), function, name)
                 ] + start
         calls = tuple(call for each in self._called(item.names, function) for call in item.names.calls.get(each, ()))
-        return [each for call in calls for each in self._bound(Item(node=call, names=item.names), function, name)] + start
+        return [each for call in calls for each in self.bound(Item(node=call, names=item.names), function, name)] + start
 
     def _called(self, names: Names, function: Scope) -> list[str]:
         """The names by which a function is called; of a constructor, its class."""
@@ -171,7 +171,8 @@ class Flow:
             return [last(target) for target in owner.targets] if isinstance(owner, ast.Assign) else []
         return [around.name] if own_name == "__init__" and isinstance(around, ast.ClassDef) else [own_name]
 
-    def _bound(self, call: Item, function: Scope, name: str) -> list[Item]:
+    def bound(self, call: Item, function: Scope, name: str) -> list[Item]:
+        """What a call of `function` gives its parameter `name`."""
         node = call.node
         assert isinstance(node, ast.Call)
         assert not isinstance(function, (ast.ClassDef, ast.Module))

@@ -1,0 +1,110 @@
+"""How a script asks whether an attempt was skipped: comparisons of the loss scale, uses of what the step returned, guards."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from truestep.audit.reading.flow import Flow, Item
+from truestep.audit.reading.names import Names
+from truestep.audit.reading.text import own
+from truestep.audit.site import Place
+
+ASKED = ("get_scale", "isfinite", "isnan", "isinf", "found_inf")
+"""What a test of a skip is made of, right or wrong."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two readings of the loss scale that are compared."""
+
+    place: Place
+    first: Place
+    """The reading that comes first in the text."""
+    second: Place
+    operator: str
+
+    @property
+    def equality(self) -> bool:
+        """Whether it asks only if the two differ."""
+        return self.operator in ("Eq", "NotEq")
+
+
+def comparisons(names: Names) -> Iterator[Comparison]:
+    """Every comparison of two readings of the scale in one function of the file."""
+    for node in ast.walk(names.text.tree):
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+            continue
+        sides = [_reading(names, node.left), _reading(names, node.comparators[0])]
+        if None in sides:
+            continue
+        first, second = sorted((side for side in sides if side is not None), key=lambda each: each.lineno)
+        if names.text.scope(first) is names.text.scope(second):
+            at = [Place(names.text.path, each.lineno) for each in (node, first, second)]
+            yield Comparison(place=at[0], first=at[1], second=at[2], operator=type(node.ops[0]).__name__)
+
+
+def _reading(names: Names, side: ast.expr) -> ast.Call | None:
+    """The one call that gave a side the scale; None where there is none, or several."""
+    if isinstance(side, ast.Call) and isinstance(side.func, ast.Attribute) and side.func.attr == "get_scale":
+        return side
+    if isinstance(side, (ast.Name, ast.Attribute)):
+        found = [_reading(names, each.value) for each in names.seen(side) if isinstance(each.value, ast.Call)]
+        if len(found) == 1 == len(names.seen(side)):
+            return found[0]
+    return None
+
+
+def same_function(names: Names, line: int, other: int) -> bool:
+    """Whether two lines of the file stand in one function."""
+    owners = [names.text.at(Place(names.text.path, each, "")) for each in (line, other)]
+    first, second = [None if owner is None else names.text.scope(owner) for owner in owners]
+    return first is second
+
+
+def tests_of_result(names: Names, place: Place) -> list[Place]:
+    """The tests that use what the call at `place` returned, where it is assigned to a name."""
+    owner = names.text.at(place)
+    if not isinstance(owner, ast.Assign) or not isinstance(owner.value, ast.Call):
+        return []
+    given = {target.id for target in owner.targets if isinstance(target, ast.Name)}
+    scope = names.text.scope(owner)
+    found = []
+    for node in ast.walk(scope):
+        test = node.test if isinstance(node, (ast.If, ast.IfExp, ast.While)) else None
+        if test is None or not given & {each.id for each in ast.walk(test) if isinstance(each, ast.Name)}:
+            continue
+        uses = [each for each in ast.walk(test) if isinstance(each, ast.Name) and each.id in given]
+        if any(definition.value is owner.value for use in uses for definition in names.seen(use)):
+            found.append(Place(names.text.path, test.lineno, place.function))
+    return found
+
+
+def own_guards(names: Names, place: Place, step: Place | None) -> list[ast.expr]:
+    """The tests that decide about the call at `place` and not about the step."""
+    shared = set() if step is None else set(names.text.tests(step))
+    return [test for test in names.text.tests(place) if test not in shared]
+
+
+def asks_of_a_skip(flow: Flow, names: Names, test: ast.expr) -> bool:
+    """Whether a test was made of the scale, or of whether something is finite."""
+    return any(flow.derives([Item(node=test, names=names)], method) for method in ASKED)
+
+
+def notices_a_change(names: Names, test: ast.expr) -> bool:
+    """Whether a test compares something with what it was before, or asks an object of the script's own."""
+    for node in own(test):
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            sides = (node.left, node.comparators[0])
+            if any(_was(names, one, other) for one, other in (sides, sides[::-1])):
+                return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
+            return True
+    return False
+
+
+def _was(names: Names, name: ast.expr, now: ast.expr) -> bool:
+    """Whether a name was given the same expression's value."""
+    wanted = ast.dump(now)
+    return isinstance(name, ast.Name) and any(ast.dump(each.value) == wanted for each in names.seen(name))
