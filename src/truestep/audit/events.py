@@ -61,6 +61,8 @@ class Damage:
     def __str__(self) -> str:
         if not self.right or not self.wrong:
             size = f"the update was {self.wrong:.3g} long where {self.right:.3g} is right"
+        elif abs(self.wrong / self.right - 1) < 0.01:
+            size = "the update was as long as the right one"
         elif self.wrong < self.right:
             size = f"the update was {self.right / self.wrong:,.3g} times too small"
         else:

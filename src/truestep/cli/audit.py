@@ -49,6 +49,9 @@ class Command:
     device: Literal["cpu"] | None = None
     """Hide all other devices from the script; None: hide none."""
 
+    prove: bool = False
+    """Run the script again for a few updates, with the right gradients: it writes its files again."""
+
     fail_on: Literal["error", "warning"] = "warning"
     """The least that gives exit code 1."""
 
@@ -98,6 +101,10 @@ class Command:
         audited = audit(
             self.command, module=self.module, max_updates=self.max_updates, device=self.device, stdout_to_stderr=self.json
         )
+        if self.prove and audited.interrupted is None:
+            from truestep.audit.prove import prove  # noqa: PLC0415
+
+            audited = prove(audited, self.command, module=self.module, device=self.device)
         found = self._sorted(audited, known)
         code = self._code(audited, found)
         if self.sarif is not None:

@@ -48,6 +48,8 @@ def audit(
     max_updates: int | None = None,
     device: str | None = None,
     stdout_to_stderr: bool = False,
+    silent: bool = False,
+    right: bool = False,
 ) -> Audited:
     """Runs a script, or with `module` a module, in an interpreter of its own and judges what all its processes did.
 
@@ -59,15 +61,17 @@ def audit(
         max_updates: Attempts of one optimizer in one process after which the script is ended; None lets it run to its end.
         device: `cpu` has everything that names CUDA use the CPU.
         stdout_to_stderr: What the script prints goes to stderr.
+        silent: What the script says is heard by nobody.
+        right: Each optimizer is given the right gradient instead of a wrong one, which changes the run.
 
     Raises:
         UsageError: There is no such script; nothing was started.
         RunError: The script is no Python; nothing was started.
     """
     arguments = checked(command, module=module)
-    settings = Settings(max_updates=max_updates, device=device)
+    settings = Settings(max_updates=max_updates, device=device, right=right)
     with TemporaryDirectory(prefix="truestep-audit-", ignore_cleanup_errors=True) as folder:  # which only we may read
-        ended = run(arguments, Request(folder=folder, settings=settings), stdout_to_stderr=stdout_to_stderr)
+        ended = run(arguments, Request(folder=folder, settings=settings), stdout_to_stderr=stdout_to_stderr, silent=silent)
         gathered = gather(Path(folder))
     stories = compared(
         [
@@ -104,6 +108,7 @@ def _coverage(gathered: Gathered, settings: Settings) -> dict[str, Any]:
         "completed": completed,
         "skipped": attempts - completed,
         "windows_judged": sum(step.judged is not None for step in steps),
+        "mapped": [each for account in accounts[:1] for each in account.coverage.get("mapped", [])],
         "windows_without_events": sum(each.totals.windows_left_out for each in accounts),
         "not_judged": [each for place, each in enumerate(unseen) if each not in unseen[:place]],
     }

@@ -34,13 +34,14 @@ class Ended:
     """The first signal that the audit was sent meanwhile."""
 
 
-def run(arguments: Sequence[str], request: Request, *, stdout_to_stderr: bool) -> Ended:
-    """Runs python with `arguments` in the same folder, terminal and group of processes as this one."""
+def run(arguments: Sequence[str], request: Request, *, stdout_to_stderr: bool, silent: bool = False) -> Ended:
+    """Runs python with `arguments` in the same folder, terminal and group of processes as this one; `silent` hides what it says."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()  # what was said before the script comes before what it says
     with _Signals() as signals:
+        out = subprocess.DEVNULL if silent else _STDERR if stdout_to_stderr else None
         process = subprocess.Popen(
-            [sys.executable, *arguments], env=_environment(request), stdout=_STDERR if stdout_to_stderr else None
+            [sys.executable, *arguments], env=_environment(request), stdout=out, stderr=subprocess.DEVNULL if silent else None
         )
         signals.pass_on_to(process)
         return Ended(exit=process.wait(), interrupted=signals.first)

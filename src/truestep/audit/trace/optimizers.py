@@ -102,7 +102,9 @@ class Optimizers:
         divide_by = _number(getattr(optimizer, "grad_scale", None)) or 1.0
         if track.judged and track.backwards and track.seen["finite"]:
             track.seen["judged"] = judged = track.expected.judge(parameters, divide_by)
-            if judged is not None and not judged.agrees(AGREES):
+            if judged is not None and not judged.agrees(AGREES) and self._watcher.settings.right:
+                put_right(track, divide_by)
+            elif judged is not None and not judged.agrees(AGREES):
                 self._shadow(track, optimizer, judged)
         low = [each for each in parameters if each.dtype in LOW and each.grad is not None]
         needed = parameters if "right" in track.seen else low
@@ -194,6 +196,15 @@ class Optimizers:
     def made_low(self, track: Track) -> None:
         """Likewise, before a step that may fail on them."""
         self._precisions(track)
+
+
+def put_right(track: Track, divide_by: float) -> None:
+    """The optimizer is given what it should have been given, times what it will still divide by."""
+    right, _ = track.expected.right(track.parameters)
+    for each in track.parameters:
+        gradient = right.get(id(each))
+        if gradient is not None and each.grad is not None:
+            each.grad.copy_(_like(gradient * divide_by, each))
 
 
 def shadow_step(optimizer: Optimizer, parameters: list[Tensor], right: dict[int, Tensor]) -> list[tuple[Tensor, Tensor]]:

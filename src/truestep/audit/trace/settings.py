@@ -11,5 +11,7 @@ class Settings:
 
     max_updates: int | None = None
     """Attempts of one optimizer after which the script is ended; None lets it run to its end."""
+    right: bool = False
+    """Each optimizer is given the right gradient where the one that it was about to use differs: this changes the run."""
     device: str | None = None
     """Where everything that names CUDA goes instead; None leaves devices alone."""
