@@ -29,7 +29,7 @@ ARROWS = {
     "verify": {"formats", "probe", "engine", "tasks", "pages"},
     "inspect": {"formats", "probe", "engine", "tasks", "pages"},
     "memory": {"formats", "probe", "engine", "tasks", "pages"},
-    "audit": {"probe", "pages"},
+    "audit": {"disk", "probe", "pages"},
     "integrations": {"engine", "ledger", "probe"},
     "truestep": BELOW,
     "labs": {"truestep"},

@@ -1,8 +1,11 @@
 """What is public is documented: docs/reference.md is what docs/reference.py writes, and nothing in it is without words."""
 
+import ast
 import importlib.util
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +76,15 @@ def test_a_class_is_shown_with_its_public_members(reference):
     assert "Kept.size\n\nA size." in shown
     assert "Kept.grown(by: int = 1) -> Kept\n\nA larger one." in shown
     assert "hidden" not in shown
+
+
+def test_the_front_door_does_not_wait_for_torch():
+    """`truestep --help`, and every run of pytest where truestep is installed, go by it."""
+    code = "import sys, truestep, truestep.audit.pytest_plugin, truestep.cli; assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_public_name_is_told_to_type_checkers_too():
+    tree = ast.parse(Path(truestep.__file__).read_text())
+    (typed,) = (node for node in tree.body if isinstance(node, ast.If))
+    assert {alias.name for node in typed.body for alias in node.names} == set(truestep.__all__)
