@@ -120,6 +120,24 @@ class LowParameters(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OddGradients(Event):
+    """An optimizer was given gradients that a scaler cannot unscale; the site is where their parameters were made so."""
+
+    optimizer: int
+    what: Literal["complex", "sparse float16"]
+    parameters: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cut(Event):
+    """A graph was cut, or a leaf was made that no optimizer knows, before any backward had reached some optimizer."""
+
+    how: Literal["detached", "no_grad", "rebuilt", "frozen"]
+    optimizers: tuple[int, ...]
+    """Those whose parameters lie behind the cut; empty where a leaf was made."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SchedulerMade(Event):
     scheduler: int
     kind: str
@@ -135,6 +153,8 @@ class Autocast(Event):
     enabled: bool
     outer: str | None
     """The dtype of the region around it; None where there is none, or one that is off."""
+    asked: bool | None = None
+    """The `enabled` it was given: torch switches a region off where its device is missing; None where that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,6 +200,8 @@ class Backward(Event):
     """The shares of all terms of the loss, `share` first."""
     reached: int | None = None
     """Stands for the set of parameters whose gradients it wrote; None where it was not looked."""
+    zeros: float | None = None
+    """The share of elements of its gradients that are zero, of a float16 region without a scale; None where it was not looked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -238,6 +260,8 @@ class Edited(Event):
     """They were not finite before, and are now."""
     reduced: bool = False
     """By a reduction over the ranks."""
+    commutes: bool | None = None
+    """Whether it gives the same after an unscaling as before one; None where that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -247,6 +271,10 @@ class GradientRead(Event):
     value: float
     carried: float
     operation: str
+    of: Literal["gradient", "clip", "loss", "penalty"] = "gradient"
+    """What it was made of: gradients, the norm that a clip returned, a scaled loss, or gradients of a second graph."""
+    made: Site | None = None
+    """The call that gave it, where that is a clip's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -298,6 +326,10 @@ class Stepped(Event):
     moved: Moved | None
     first: bool
     """The optimizer's first attempt."""
+    bare: bool = False
+    """None of its parameters had a gradient."""
+    unset: bool = False
+    """It has momentum, and before this attempt there was none of it yet."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -339,6 +371,8 @@ class Averaged(Event):
     moved: int
     backwards: int | None = None
     """Backwards since its last move, or since the run began."""
+    made: Site | None = None
+    """Where it was made low in precision; None where it is not, or that was not seen."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -381,6 +415,9 @@ class Overflowed(Event):
     largest: float | None
     """The largest magnitude of the same operation's result in float32; None where that could not be had."""
     in_loss: bool
+    """Outside of all modules, or in one without parameters."""
+    negative: bool = False
+    """All that is not finite is minus infinity, as in a mask."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -417,11 +454,13 @@ class Vanished(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lost(Event):
-    """An accumulator of a low precision did not move though something was added to it."""
+    """Something was added to an accumulator of a low precision, which moved in so many of its elements."""
 
     dtype: str
     moved: int
     asked: int
+    made: Site | None = None
+    """Where the accumulator was made so; None where it was not seen."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
