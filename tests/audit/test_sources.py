@@ -353,6 +353,7 @@ LATER = {
 NEVER = {
     "logged": "norm = total(params)  # here\nprint(norm)",
     "a scaled limit only": "norm = clip(params, 1.0 * scaler.get_scale())  # here\nprint(norm)",
+    "a limit in two scales": "norm = clip(params, scaler.get_scale() / old.get_scale())  # here\nprint(norm)",
     "before": "norm = x\nprint(norm / scaler.get_scale())\nnorm = total(params)  # here",
     "another name": "norm = total(params)  # here\nprint(loss / scaler.get_scale())",
     "divided by another": "norm = total(params)  # here\nprint(norm / len(ps), scaler.get_scale())",

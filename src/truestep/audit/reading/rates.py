@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from truestep.audit.reading.flow import Flow, Item, returned
-from truestep.audit.reading.names import Names, last, parameters
+from truestep.audit.reading.names import Names, last, parameters, path
 from truestep.audit.reading.text import FUNCTIONS, Scope
 
 CLOCKS = frozenset({"time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns", "default_timer"})
@@ -60,12 +60,21 @@ class Rates:
         self._names = names
         self._flow = flow
         self.by_line: dict[int, list[Rate]] = {}
-        for node in ast.walk(names.text.tree):
+        """By each line of the call that reads the clock last."""
+        nodes = list(ast.walk(names.text.tree))
+        remainders = [node.right for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)]
+        self._periods = {path(each) for each in remainders} - {None}
+        for node in nodes:
             if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)) and not self._inside(node):
-                for rate in self._read(node):
+                for rate in filter(self._counts_work, self._read(node)):
                     end = rate.interval.end
                     for line in range(end.lineno, (end.end_lineno or end.lineno) + 1):
                         self.by_line.setdefault(line, []).append(rate)
+
+    def _counts_work(self, rate: Rate) -> bool:
+        """Whether anything of it is more than a number, or than a period of steps, such as `log_every`."""
+        nodes = [each.item.node for each in rate.counted]
+        return any(not isinstance(node, ast.Constant) and path(node) not in self._periods for node in nodes)
 
     def _inside(self, node: ast.BinOp) -> bool:
         parent = next(self._names.text.climb(node)).parent
@@ -131,7 +140,8 @@ class Rates:
         named = [each.item for each in counted if not each.inverse and not isinstance(each.item.node, ast.Constant)]
         if len(named) != 1 or not isinstance(named[0].node, (ast.Name, ast.Attribute)):
             return []
-        return [each.node for each in self._sources(named[0]) if isinstance(each.node, ast.AugAssign)]
+        sources = [each.node for each in self._sources(named[0])]
+        return [each for each in sources if isinstance(each, ast.AugAssign) and isinstance(each.op, ast.Add)]
 
     def _intervals(self, item: Item, depth: int = 0) -> Iterator[Interval]:
         node = item.node

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from truestep.audit.events import Rated, Ticked
 from truestep.audit.finding import Finding, Rule, found
+from truestep.audit.reading.counts import Claim
 from truestep.audit.site import Place
 from truestep.audit.story import Story
 
@@ -27,22 +28,21 @@ def check(story: Story) -> Iterator[Finding]:
     for event in story.of(Rated):
         if event.site is not None:
             lines[event.site.place].append(event)
-    for events in lines.values():
-        if events[0].examples is None and events[0].tokens is None:
-            yield from _of_updates(story, events)
-            continue
+    for place, events in lines.items():
         several = [event for event in events if event.backwards > 1]
-        if several and not any(_whole(event) for event in several):
+        claim = story.sources.claim(place)
+        if claim is not None:
+            yield from _of_updates(story, claim, events)
+        elif several and all(event.examples is not None and not _whole(event) for event in several):
             yield from _of_part(several)
-        else:
+        elif _whole(events[-1]):
             yield from _of_skipped(story, events[-1])
 
 
-def _of_updates(story: Story, events: list[Rated]) -> Iterator[Finding]:
+def _of_updates(story: Story, claim: Claim, events: list[Rated]) -> Iterator[Finding]:
     """A counter that moved with every backward of several attempts, though the script takes it for updates."""
     last = events[-1]
-    claim = None if last.site is None else story.sources.claim(last.site.place)
-    if claim is None or len(events) < WINDOWS:
+    if len(events) < WINDOWS:
         return
     by_update = [tick.backwards > 1 and tick.attempts == 1 for tick in story.of(Ticked)]
     if claim.schedule is not None and not (by_update and all(by_update)):

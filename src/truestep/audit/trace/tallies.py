@@ -47,7 +47,7 @@ class Tallies:
         self._sources = sources
         self._throughput = throughput
         self._tallies: dict[str, list[Tally]] = {}
-        self._of_code: dict[CodeType, list[Tally]] = {}
+        self._of_code: dict[int, tuple[CodeType, list[Tally]]] = {}
 
     def note(self, event: Event, frame: FrameType | None) -> None:
         """Reads the counters in reach of a backward."""
@@ -64,20 +64,20 @@ class Tallies:
             frame = frame.f_back
 
     def _in(self, code: CodeType) -> list[Tally]:
-        if code not in self._of_code:
+        if id(code) not in self._of_code:
             path = code.co_filename
             if path not in self._tallies:
                 names = self._sources.names(path)
                 found = [] if names is None else list(claims(names))
                 self._tallies[path] = [Tally(claim=each, item=_item(each, names)) for each in found if names is not None]
             here = [each for each in self._tallies[path] if _counts_in(each, code)]
-            self._of_code[code] = here
-        return self._of_code[code]
+            self._of_code[id(code)] = code, here
+        return self._of_code[id(code)][1]
 
     def _read(self, tally: Tally, frame: FrameType) -> None:
         with looking_into(frame) as views, torch._C.DisableTorchFunction():
             value = Peek([replace(each, line=NO_LINE) for each in views[:1]]).number(tally.item)
-        now = self._throughput.now()
+        now = self._throughput.moment
         before = Moment(now.backwards - 1, now.attempts)
         if value is None or (tally.value is not None and value - tally.value != 1):
             tally.reads = OFTEN  # it does not count backwards

@@ -14,6 +14,10 @@ AT_MOST = 1_000_000
 """Backwards that are kept; a stretch that reaches further is not counted."""
 
 
+MANY = 256
+"""Backwards among which the most common size is looked for."""
+
+
 class Pass(NamedTuple):
     """A forward and its backward."""
 
@@ -46,7 +50,7 @@ class Amount:
     """What passed in one unit."""
 
     one: float
-    """In the last backward."""
+    """In the backward that is like most others, or in the last where all differ."""
     total: float
     equal: bool
     """Whether each backward had as much."""
@@ -72,6 +76,8 @@ class Throughput:
         self._attempts: list[Attempt] = []
         self._alike: dict[Pass, Pass] = {}
         self._first: int | None = None
+        self.moment = Moment(0, 0)
+        """How far the run is."""
 
     def note(self, event: Event) -> None:
         """Keeps what matters of an event."""
@@ -82,10 +88,7 @@ class Throughput:
             self._passes.append(self._alike.setdefault(one, one))
         elif isinstance(event, Stepped):
             self._attempts.append(Attempt(event.optimizer, event.completed, event.closure, event.backwards))
-
-    def now(self) -> Moment:
-        """This moment."""
-        return Moment(len(self._passes), len(self._attempts))
+        self.moment = Moment(len(self._passes), len(self._attempts))
 
     def between(self, start: Moment, end: Moment) -> Stretch | None:
         """What went through; None where that is not whole attempts of one line's backwards, each with its own forward."""
@@ -122,7 +125,8 @@ def _amount(values: Iterable[float | None]) -> Amount | None:
     if any(each is None for each in known):
         return None
     numbers = [each for each in known if each is not None]
-    return Amount(one=numbers[-1], total=math.fsum(numbers), equal=len(set(numbers)) == 1)
+    one = max(reversed(numbers), key=numbers.count) if len(numbers) <= MANY else numbers[-1]
+    return Amount(one=one, total=math.fsum(numbers), equal=len(set(numbers)) == 1)
 
 
 def _used(attempts: Sequence[Attempt], optimizer: int) -> list[int]:

@@ -6,8 +6,8 @@ import math
 import sys
 import time
 import timeit
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from types import CodeType, FrameType
 from typing import Any
@@ -27,8 +27,12 @@ from truestep.audit.trace.tallies import Tallies
 from truestep.audit.trace.throughput import Amount, Moment, Stretch, Throughput
 
 CLOCKS = ("time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns")
-READINGS = 4096
-"""Readings whose moment is known; of older ones only the first is, of each line."""
+READINGS = 8192
+"""Readings whose moment is known at once."""
+FIRST = 256
+"""Of these, how many of the first are never forgotten."""
+NOTHING = (None, None)
+"""What is known of a code where the audit failed."""
 OFTEN = 64
 """How often one rate is looked at."""
 UNITS = frozenset({60, 3600, 1024, 1024**2, 1024**3, *(10**n for n in (1, 2, 3, 6, 9, 12))})
@@ -59,11 +63,11 @@ class Timers:
         self._recorder = recorder
         self._sources = Sources()
         self._tallies = Tallies(recorder, self._sources, self.throughput)
-        self._whose: dict[CodeType, bool] = {}
-        self._rates: dict[str, dict[int, list[Rate]]] = {}
+        self._rates: dict[int, tuple[CodeType, Mapping[int, list[Rate]] | None]] = {}
+        """By the identity of a code, which hashes slowly; it is kept so that no other gets the same."""
+        self._files: dict[str, Mapping[int, list[Rate]]] = {}
         self._looked: Counter[int] = Counter()
-        self._moments: OrderedDict[float, Moment] = OrderedDict()
-        self._firsts: dict[tuple[CodeType, int], tuple[float, Moment]] = {}
+        self._moments: dict[float, Moment] = {}
 
     def note(self, event: Event, frame: FrameType) -> None:
         """Something happened in `frame`, or was called from there."""
@@ -72,89 +76,89 @@ class Timers:
 
     def watched(self, clock: Callable[[], Any]) -> Callable[[], Any]:
         """A clock that gives what `clock` gives."""
-        read, whose = self._recorder.guard(self._read), self._whose
-        this = self
+        by_code, moments, throughput = self._rates, self._moments, self.throughput
+        learn, look, forget = self._recorder.guard(self._learn), self._recorder.guard(self._look), self._forget
 
         @wraps(clock)
-        def watched() -> Any:
+        def watched() -> Any:  # some scripts read the clock millions of times: this costs them less than a microsecond
             value = clock()
             frame = sys._getframe(1)
-            asked = whose.get(frame.f_code)
-            if asked is None:
-                asked = this._asked(frame.f_code)
-            if asked:
-                read(value, frame)
+            code = frame.f_code
+            rates = (by_code.get(id(code)) or learn(code) or NOTHING)[1]
+            if rates is not None:
+                if frame.f_lineno in rates:
+                    look(rates[frame.f_lineno], frame)
+                moments[float(value)] = throughput.moment
+                if len(moments) > READINGS:
+                    forget()
             return value
 
         return watched
 
-    def _asked(self, code: CodeType) -> bool:
+    def _learn(self, code: CodeType) -> tuple[CodeType, Mapping[int, list[Rate]] | None]:
         """Whether a reading of this code's is the script's: its own, or that of a constructor that was made for it."""
-        found = frames.owner(code.co_filename) == "user" or code.co_filename == "<string>"
-        self._whose[code] = found
-        return found
+        path = code.co_filename
+        rates: Mapping[int, list[Rate]] | None = {} if path == "<string>" else None
+        if frames.owner(path) == "user":
+            if path not in self._files:
+                names = self._sources.names(path)
+                self._files[path] = {} if names is None else Rates(names, self._sources.flow).by_line
+            rates = self._files[path]
+        self._rates[id(code)] = (code, rates)
+        return code, rates
 
-    def _read(self, value: float, frame: FrameType) -> None:
-        moment = self.throughput.now()
-        rates = self._of_file(frame.f_code.co_filename).get(frame.f_lineno, ())
+    def _look(self, rates: Sequence[Rate], frame: FrameType) -> None:
+        moment = self.throughput.moment
         for rate in rates:
             if self._looked[id(rate)] < OFTEN and moment.backwards:
                 self._looked[id(rate)] += 1
                 self._rate(rate, frame, moment)
-        self._moments[float(value)] = moment
-        self._firsts.setdefault((frame.f_code, frame.f_lineno), (float(value), moment))
-        if len(self._moments) > READINGS:
-            self._moments.popitem(last=False)
 
-    def _of_file(self, path: str) -> dict[int, list[Rate]]:
-        if path not in self._rates:
-            names = None if path == "<string>" else self._sources.names(path)
-            self._rates[path] = {} if names is None else Rates(names, self._sources.flow).by_line
-        return self._rates[path]
+    def _forget(self) -> None:
+        """Leaves the first readings, among which a run's start is, and the last ones."""
+        readings = list(self._moments.items())
+        self._moments.clear()
+        self._moments.update(readings[:FIRST] + readings[-READINGS // 2 :])
 
     def _rate(self, rate: Rate, frame: FrameType, moment: Moment) -> None:
         with looking_into(frame) as views, torch._C.DisableTorchFunction():
             peek = Peek(views)
-            start = self._moment(peek.number(rate.interval.start))
+            reading = peek.number(rate.interval.start)
+            start = None if reading is None else self._moments.get(reading)
             stretch = None if start is None else self.throughput.between(start, moment)
             values = () if stretch is None else tuple(_values(peek, rate.counted))
         if stretch is None:
             return
-        found = matched(values, stretch, world())
-        if found is not None and stretch.examples is not None:
-            value, tokens = found
+        value, amount = matched(values, stretch, world())
+        examples = stretch.examples
+        if value is not None and examples is not None:
+            tokens = None if amount is examples else amount
             self._recorder.emit(
                 Rated,
                 site=_site(rate, frame),
                 expression=rate.expression,
                 value=value,
-                real_examples=round(stretch.examples.total),
+                real_examples=round(examples.total),
                 real_tokens=None if tokens is None else round(tokens.total),
                 backwards=stretch.backwards,
-                examples=round(stretch.examples.one),
+                examples=None if amount is None else round(examples.one),
                 tokens=None if tokens is None else round(tokens.one),
                 skipped=stretch.skipped,
             )
 
-    def _moment(self, value: float | None) -> Moment | None:
-        if value is None:
-            return None
-        return self._moments.get(value) or dict(self._firsts.values()).get(value)
 
+def matched(values: tuple[float, ...], stretch: Stretch, ranks: int) -> tuple[float | None, Amount | None]:
+    """The value that is all of a stretch, or else one backward of it, once or for each attempt; with the amount it is of.
 
-def matched(values: tuple[float, ...], stretch: Stretch, ranks: int) -> tuple[float, Amount | None] | None:
-    """The value that is all of a stretch, or one backward of it for each attempt or for all; None where none is any of these.
-
-    With it the tokens that it was held against, None where it was the examples. Each value is one reading of the same product.
+    `values` are readings of one product. Where none is any of these, or it may as well count attempts, there is no amount.
     """
-    ways = (stretch.examples, *stretch.tokens)
+    ways = [each for each in (stretch.examples, *stretch.tokens) if each is not None]
     for fits in (_all, _part):
         for amount in ways:
-            for value in values if amount is not None else ():
-                for each in {value, value / ranks}:
-                    if amount is not None and fits(each, amount, stretch):
-                        return each, None if amount is stretch.examples else amount
-    return None
+            for each in (value / rank for value in values for rank in {1, ranks}):
+                if fits(each, amount, stretch):
+                    return each, amount
+    return next(iter(values), None), None
 
 
 def _all(value: float, amount: Amount, stretch: Stretch) -> bool:
@@ -162,10 +166,10 @@ def _all(value: float, amount: Amount, stretch: Stretch) -> bool:
 
 
 def _part(value: float, amount: Amount, stretch: Stretch) -> bool:
-    if stretch.backwards == 1 or amount.one <= 0:
+    if amount.one <= 1 or value in (stretch.attempts, stretch.backwards):
         return False
     times = {1, stretch.attempts} - {stretch.backwards} if amount.equal else {1}
-    return any(_is(value, amount.one * each) for each in times)
+    return stretch.backwards > 1 and any(_is(value, amount.one * each) for each in times)
 
 
 def _is(value: float, other: float) -> bool:
