@@ -56,11 +56,15 @@ def _reading(names: Names, side: ast.expr) -> ast.Call | None:
     return None
 
 
-def same_function(names: Names, line: int, other: int) -> bool:
-    """Whether two lines of the file stand in one function."""
-    owners = [names.text.at(Place(names.text.path, each, "")) for each in (line, other)]
-    first, second = [None if owner is None else names.text.scope(owner) for owner in owners]
-    return first is second
+def beside(names: Names, place: Place, lines: set[int]) -> set[int]:
+    """Those of the file's lines that stand in one function with a place."""
+    scope = _scope(names, place.line)
+    return {line for line in lines if _scope(names, line) is scope}
+
+
+def _scope(names: Names, line: int) -> ast.AST | None:
+    owner = names.text.at(Place(names.text.path, line, ""))
+    return None if owner is None else names.text.scope(owner)
 
 
 def tests_of_result(names: Names, place: Place) -> list[Place]:
