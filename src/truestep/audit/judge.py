@@ -7,21 +7,32 @@ from dataclasses import replace
 
 from truestep.audit.finding import SEVERITIES, Finding
 from truestep.audit.rules import rules
+from truestep.audit.rules.unexplained_gradient import RULE as UNEXPLAINED
 from truestep.audit.story import Story
 
 
 def judge(story: Story) -> tuple[Finding, ...]:
-    """The findings of all rules: the same rule at the same line once, errors first, then by place."""
-    return merged(finding for rule in rules().values() for finding in rule(story))
+    """The findings of all rules: the same rule at the same line once, errors first, then by place.
+
+    A gradient that differs is told as unexplained only where no rule finds an error: else that is its reason.
+    """
+    findings = [finding for rule in rules().values() if rule is not UNEXPLAINED for finding in rule(story)]
+    if not any(finding.severity == "error" for finding in findings):
+        findings += UNEXPLAINED(story)
+    return merged(findings)
 
 
 def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """One finding for each rule and line, the first one's words and the sum of all times."""
+    """One finding for each rule and line, the gravest one's words and the sum of all times."""
     found: dict[tuple[str, str | None, int | None], Finding] = {}
     for finding in findings:
         key = (finding.rule, finding.path, finding.line)
-        first = found.get(key)
-        found[key] = finding if first is None else replace(first, times=first.times + finding.times)
+        known = found.get(key)
+        if known is None:
+            found[key] = finding
+        else:
+            gravest = min(known, finding, key=lambda each: SEVERITIES.index(each.severity))
+            found[key] = replace(gravest, times=known.times + finding.times)
     return tuple(sorted(found.values(), key=_gravity))
 
 
