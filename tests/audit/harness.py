@@ -72,7 +72,8 @@ def digest(left):
             found.update(repr([len(module._forward_hooks) + len(module._forward_pre_hooks) for module in value.modules()]).encode())
         elif isinstance(value, torch.optim.Optimizer):
             tensors = [each for state in value.state.values() for each in state.values() if isinstance(each, torch.Tensor)]
-            found.update(repr((len(value._optimizer_step_pre_hooks), len(value._optimizer_step_post_hooks))).encode())
+            hooks = [getattr(value, name, ()) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")]  # a wrapper has none
+            found.update(repr([len(each) for each in hooks]).encode())
         else:
             tensors = [value] if isinstance(value, torch.Tensor) else []
         for tensor in tensors:

@@ -23,6 +23,14 @@ class Share:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Divisor:
+    """A number that a loss was divided by, and where; the inverse of one that it was multiplied by."""
+
+    number: float
+    site: Site | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Judged:
     """The gradient that reached an optimizer beside the one that should have: the sum of its backwards, each by its own scale."""
 
@@ -198,6 +206,14 @@ class Backward(Event):
     """The last line that cleared gradients since the last backward."""
     parts: tuple[Share, ...] = ()
     """The shares of all terms of the loss, `share` first."""
+    ranks: int = 1
+    """The processes that train together."""
+    unsynced: tuple[int, ...] = ()
+    """The optimizers it reached whose gradients a DDP holds, and was told not to average."""
+    unsynced_at: Site | None = None
+    """The line that told it so last."""
+    divisors: tuple[Divisor, ...] = ()
+    """The numbers that the loss was divided by, the last first."""
     reached: int | None = None
     """Stands for the set of parameters whose gradients it wrote; None where it was not looked."""
     zeros: float | None = None
@@ -482,9 +498,30 @@ class Rated(Event):
 class Ranks(Event):
     """What the ranks did differently: in one attempt of one optimizer, each rank's value."""
 
-    what: Literal["gradient", "completed", "scale"]
+    what: Literal["gradient", "completed", "scale", "weight"]
+    """`weight`: what each rank's loss gives all of its elements together."""
     optimizer: int
     values: tuple[float, ...]
+    backwards: tuple[int, ...] = ()
+    """The attempt's backwards, by number."""
+    attempted: bool = True
+    """Whether every rank came to the attempt, completed or not."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reduced(Event):
+    """The script reduced something over the ranks itself."""
+
+    what: Literal["gradient", "weights", "number", "loss", "other"]
+    """`loss`: before its backward, which then reduces once more; `number`: a single one, as of a decision."""
+    operation: str
+    ranks: int
+    optimizers: tuple[int, ...]
+    """Those whose gradients were waiting for their step."""
+    given: float
+    """The norm of what this rank gave, in original units; of a loss d(root) / d(it)."""
+    made: float | None
+    """The norm of what came of it; None where it was not looked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

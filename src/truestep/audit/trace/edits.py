@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from truestep.audit.events import Edited
-from truestep.audit.trace.tracks import Track
+from truestep.audit.trace.tracks import Track, ranks
 
 if TYPE_CHECKING:
     from truestep.audit.trace.watch import Watcher
@@ -86,7 +86,9 @@ class Edits:
         known = self._gradient(parameter.grad)
         return [] if known is None else [(known[0], parameter, parameter.grad.detach().clone())]
 
-    def written(self, name: str, before: list[tuple[Track, Tensor, Tensor]], *, reduced: bool = False) -> None:
+    def written(
+        self, name: str, before: list[tuple[Track, Tensor, Tensor]], *, reduced: bool = False, commutes: bool | None = None
+    ) -> None:
         """What the operation made of them, as one edit for each optimizer."""
         site = self._watcher.recorder.site()
         for track in {id(each[0]): each[0] for each in before}.values():
@@ -101,13 +103,20 @@ class Edits:
             finite = math.isfinite(was)
             ratio = now / was if finite and was else None
             cosine = float(torch.dot(old, new)) / (was * now) if finite and was and now else None
+            reduced = reduced or self._averages_ranks(ratio, cosine)
             event = dict(operation=name.strip("_"), optimizers=(track.number,), carried=track.carried, ratio=ratio, cosine=cosine)
             self._watcher.recorder.emit(
-                Edited, site=site, hid=not finite and math.isfinite(now), reduced=reduced, **event
+                Edited, site=site, hid=not finite and math.isfinite(now), reduced=reduced, commutes=commutes, **event
             )
             self._unscaled(track, ratio, cosine)
         if name == "__set__":
             self.gradients_stand()
+
+    def _averages_ranks(self, ratio: float | None, cosine: float | None) -> bool:
+        """Whether an edit divided by the number of ranks, which makes an average of their sum."""
+        together = ranks()
+        along = ratio is not None and cosine is not None and cosine > 1 - UNSCALES
+        return together > 1 and along and math.isclose((ratio or 0.0) * together, 1.0, rel_tol=UNSCALES)
 
     def _unscaled(self, track: Track, ratio: float | None, cosine: float | None) -> None:
         """Gradients divided by their loss scale carry none."""
@@ -136,6 +145,14 @@ class Edits:
             source = self._part(tensors)
             if source is not None and source.shape == result.shape:
                 self._watcher.averages.by_hand(self._watcher.recorder.site(), result.dtype, 0, 0)
+
+    def is_weight(self, tensor: Tensor) -> bool:
+        """Whether a tensor is a parameter that some optimizer steps, or lies where it does."""
+        return self._weight(tensor) is not None
+
+    def is_gradient(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies where a gradient does."""
+        return self._gradient(tensor) is not None
 
     def _small(self, name: str, given: list[Any]) -> bool:
         """A copy is no average; one that is told by a number between 0 and 1 is."""

@@ -18,6 +18,7 @@ from truestep.audit.events import Poisoned
 from truestep.audit.site import Site
 
 if TYPE_CHECKING:
+    from truestep.audit.trace.tracks import Track
     from truestep.audit.trace.watch import Watcher
 
 LOW = (torch.float16, torch.bfloat16)
@@ -44,14 +45,18 @@ class Modules:
         self.stack: list[nn.Module] = []
         self.root: weakref.ref[nn.Module] | None = None
         self.synced: bool | None = None
-        """Whether the last forward of a DDP module asked for its gradients to be averaged."""
+        """Whether the last forward of a DDP module asked for its gradients to be averaged; none of it has yet asked for that."""
+        self.unsynced_at: Site | None = None
+        """The line that last told a DDP not to average."""
+        self._averaging: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+        """Whether the last forward of each DDP asked for it."""
         self._buffered: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._poisoned: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._cast: dict[int, tuple[weakref.ref[Tensor], Site | None]] = {}
 
     def install(self) -> None:
         self._listen()
-        self._watcher.recorder.when_closed.append(self._listen)
+        self._watcher.recorder.when_turned.append(self._listen)
         patches, watcher = self._watcher.patches, self._watcher
         forward, apply, register = DistributedDataParallel.forward, nn.Module._apply, nn.Module.register_parameter
         noted, cast, made = watcher.hook(self._ddp), watcher.hook(self._note_cast), watcher.hook(self._note_made)
@@ -73,9 +78,29 @@ class Modules:
             register(module, name, param)
             made(param)
 
+        self._watch_ddp()
+        self._watcher.operations.numbers.cuts.install()
         patches.replace(DistributedDataParallel, "forward", watched_forward)
         patches.replace(nn.Module, "_apply", watched_apply)
         patches.replace(nn.Module, "register_parameter", watched_register)
+
+    def _watch_ddp(self) -> None:
+        """When a DDP is made, and who tells it whether to average: `no_sync`, or the script by its flag."""
+        init, tell = DistributedDataParallel.__init__, DistributedDataParallel.__setattr__
+        made, told = self._watcher.hook(self._ddp_made), self._watcher.hook(self._ddp_told)
+
+        @wraps(init)
+        def __init__(ddp: Any, *args: Any, **kwargs: Any) -> None:
+            init(ddp, *args, **kwargs)
+            made(ddp)
+
+        @wraps(tell)
+        def __setattr__(ddp: Any, name: str, value: Any) -> None:
+            told(name, value)
+            tell(ddp, name, value)
+
+        self._watcher.patches.replace(DistributedDataParallel, "__init__", __init__)
+        self._watcher.patches.replace(DistributedDataParallel, "__setattr__", __setattr__)
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -135,6 +160,8 @@ class Modules:
         if not self.stack and not isinstance(module, nn.modules.loss._Loss):
             self._outermost(module, inputs)
         self.stack.append(module)
+        if not torch.is_grad_enabled():
+            self._watcher.operations.numbers.cuts.blind(module)
         if module._buffers and module.training:
             self._buffered.add(module)
 
@@ -155,18 +182,33 @@ class Modules:
             pass
 
     def _ddp(self, ddp: Any) -> None:
-        self.synced = bool(ddp.require_backward_grad_sync)
+        self.synced = self._averaging[ddp] = bool(ddp.require_backward_grad_sync)
+
+    def _ddp_made(self, ddp: Any) -> None:
+        self.synced = self._averaging[ddp] = False
+
+    def _ddp_told(self, name: str, value: Any) -> None:
+        if name == "require_backward_grad_sync" and not value:
+            self.unsynced_at = self._watcher.recorder.site()
+
+    def unsynced(self, track: Track) -> bool:
+        """Whether a DDP that was told not to average, or was not called at all, holds parameters of the optimizer."""
+        if not self._averaging or all(self._averaging.values()):
+            return False
+        own = {id(each) for each in track.parameters}
+        asleep = [ddp for ddp, asked in self._averaging.items() if not asked]
+        return any(id(each) in own for ddp in asleep for each in ddp.parameters())
 
     def _note_cast(self, module: nn.Module, low: set[int] | None) -> set[int]:
         """The module's low-precision parameters; those that were not among `low` before were cast by this call."""
-        now = {id(each): each for each in module.parameters() if each.dtype in LOW}
+        now = {id(each): each for each in module.parameters() if each.dtype in LOW or each.is_complex()}
         if low is not None:
             for key in now.keys() - low:
                 self._remember(now[key])
         return set(now)
 
     def _note_made(self, parameter: Any) -> None:
-        if isinstance(parameter, Tensor) and parameter.dtype in LOW:
+        if isinstance(parameter, Tensor) and (parameter.dtype in LOW or parameter.is_complex()):
             self._remember(parameter)
 
     def _remember(self, parameter: Tensor) -> None:

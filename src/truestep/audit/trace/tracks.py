@@ -15,6 +15,10 @@ from truestep.audit.site import Site
 from truestep.audit.trace.expected import Expected
 
 
+Standing = dict[int, tuple[int, int]]
+"""For each parameter with a gradient, which one it is and how often it was written."""
+
+
 @dataclass(eq=False)
 class Track:
     """One optimizer."""
@@ -32,11 +36,15 @@ class Track:
     """The window's numbers are looked at, from its first backward on."""
     stale: bool = False
     """The gradients that stand there have been used by a step."""
+    standing: Standing = field(default_factory=dict)
+    """The gradients as the last backward or attempt left them; kept where the window is not judged."""
+    lr: float | None = None
+    """The learning rate of the first group, as it was last looked at."""
     attempts: int = 0
     weights: float | None = None
     """The norm of the weights when the last backward ended; None where it was not looked."""
     seen_shadows: int = 0
-    told: set[torch.dtype] = field(default_factory=set)
+    told: set[torch.dtype | str] = field(default_factory=set)
     expected: Expected = field(default_factory=Expected)
     seen: dict[str, Any] = field(default_factory=dict)
 
@@ -86,10 +94,21 @@ class Tracks:
         return [track for track in self if any(id(parameter) in wanted for parameter in track.parameters)]
 
 
+def standing(parameters: Iterable[Tensor]) -> Standing:
+    """The gradients that are there, without looking at a number."""
+    return {id(each): (id(gradient), gradient._version) for each in parameters if (gradient := each.grad) is not None}
+
+
 def gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
     """Those that are there; a sparse one as the values that it holds."""
     found = [parameter.grad for parameter in parameters]
     return [_dense(gradient) for gradient in found if gradient is not None]
+
+
+def ranks() -> int:
+    """The processes that train together; 1 where there is one, or none has begun to."""
+    distributed = torch.distributed
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
 def norm(tensors: list[Tensor]) -> float:
