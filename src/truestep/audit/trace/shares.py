@@ -15,7 +15,10 @@ ROUNDING = 1e-5
 
 
 def read_shares(root: Tensor, scale: float) -> tuple[tuple[Share, ...], str | None]:
-    """The shares of the terms of `root`, its main one first, the loss scale taken out; none, and why, where the graph does not tell."""
+    """The shares of the terms of `root`, its main one first, the loss scale taken out.
+
+    None, and why, where the graph does not tell.
+    """
     reading = read_loss(root)
     main = _main(reading, scale)
     if isinstance(main, str):

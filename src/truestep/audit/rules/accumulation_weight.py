@@ -1,0 +1,137 @@
+"""Microbatches that do not add up to a mean over their window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truestep.audit.finding import Finding, Rule, Severity, found
+from truestep.audit.site import Site
+from truestep.audit.story import Story
+from truestep.audit.weights import Weighed, holds, weighed
+from truestep.audit.windows import close, gradients_of
+
+AMBIGUOUS = 2
+"""A window of which a second division looks like the 0.5 that many losses have."""
+
+
+def check(story: Story) -> Iterator[Finding]:
+    """Equal microbatches whose weights add up to their number, to its inverse, or to what another number makes of it."""
+    for optimizer in story.optimizers:
+        windows = list(weighed(story, optimizer))
+        several = [each for each in windows if each.number > 1]
+        right = any(close(each.total * each.rescaled, 1.0, 0.01) and _whole(each) for each in several)
+        for each in several:
+            yield from _divided_later(each)
+            if not right:
+                yield from _judged(story, each)
+            yield from _in_part(each)
+
+
+def _whole(each: Weighed) -> bool:
+    """No term of the loss was left out of its division."""
+    return not list(_in_part(each))
+
+
+def _judged(story: Story, each: Weighed) -> Iterator[Finding]:
+    number, total = each.number, each.total
+    equal = close(max(share.weight for share in each.shares), min(share.weight for share in each.shares), 0.01)
+    if each.reduced or not (each.even or equal):
+        return
+    first, words = each.backwards[-1], _words(each)
+    if close(total, 1 / number, 0.01) and each.divided_by(number) and each.rescaled == 1.0:
+        yield _found(first.divided, words + f": the loss was divided by {number} twice", number, error=True)
+    elif close(total, number, 0.01) and each.even and not each.divided_by(number):
+        if close(total * each.rescaled, 1.0, 0.01):
+            return  # its gradient was divided after the window
+        meant = _meant(story, each)
+        yield found(
+            first.site,
+            words + ": they were summed, not averaged" + (", and the learning rate was divided by their number" if meant else ""),
+            severity="note" if meant else "warning",
+            evidence=gradients_of([each.window]),
+            fix=f"divide the loss by the {number} microbatches of the window, or declare the sum",
+        )
+    elif each.even and each.rescaled == 1.0 and _by_another_number(each):
+        given = ", ".join(f"{divisor:g}" for divisor in each.shares[0].divisors)
+        yield _found(
+            first.divided or first.site,
+            words + f": the loss was divided by {given}, the window holds {number}",
+            number,
+            error=False,
+        )
+
+
+def _words(each: Weighed) -> str:
+    return (
+        f"{each.number} microbatches entered the update with a weight of {each.parts[0]:.4g} each, {each.total:.4g}"
+        " together, where 1 is their mean"
+    )
+
+
+def _found(site: Site | None, words: str, number: int, *, error: bool) -> Finding:
+    severity: Severity = "warning" if not error else "note" if number == AMBIGUOUS else "error"
+    return found(
+        site,
+        words,
+        severity=severity,
+        fix=f"divide the loss once, by the {number} microbatches that the window holds",
+    )
+
+
+def _by_another_number(each: Weighed) -> bool:
+    """A mean was divided, and not by what the window holds. A sum may be over anything, and ranks may have a"
+    " part in a divisor."""
+    mean = not each.shares[0].node.startswith(("Sum", "Dot", "Mm", "Linalg"))
+    return mean and bool(each.shares[0].divisors) and not each.divided_by(each.number) and each.backwards[0].ranks == 1
+
+
+def _meant(story: Story, each: Weighed) -> bool:
+    """The learning rate was divided by the number of microbatches."""
+    made = story.optimizers.get(each.window.optimizer)
+    site = None if made is None else made.site
+    return site is not None and any(story.sources.divided_by(site, argument, each.number) for argument in ("lr", 1))
+
+
+def _divided_later(each: Weighed) -> Iterator[Finding]:
+    """A mean over the window, whose gradient was divided by the number of its microbatches once more."""
+    if (
+        close(each.total, 1.0, 0.01)
+        and close(each.rescaled, 1 / each.number)
+        and each.divided_by(each.number)
+        and not each.reduced
+    ):
+        site = next((site for site, ratios in each.edits.items() if close(ratios[0], 1 / each.number)), None)
+        words = (
+            f"the gradient was divided by the {each.number} microbatches of the window, by which each loss had been"
+            " divided already"
+        )
+        yield found(site, words, evidence=gradients_of([each.window]), fix="divide once, here or at the loss")
+
+
+def _in_part(each: Weighed) -> Iterator[Finding]:
+    """Some terms of every loss were divided by the number of microbatches, others were not."""
+    undivided = [backward for backward in each.backwards if len({holds(part, each.number) for part in backward.parts}) == 2]
+    if each.number > 1 and len(undivided) == each.number:
+        left = next(part for part in undivided[-1].parts if not holds(part, each.number))
+        yield found(
+            undivided[-1].divided or undivided[-1].site,
+            f"a term of the loss was divided by the {each.number} microbatches of the window and another"
+            f" ({left.node}) was not: that one"
+            f" counts {each.number} times as much beside it as it was meant to",
+            severity="warning",
+            fix="divide the whole loss",
+        )
+
+
+RULE = Rule(
+    id="accumulation-weight",
+    title="accumulated microbatches do not add up to their mean",
+    why=(
+        "A sum of K means is a gradient K times too large: the learning rate, the clip's limit and weight decay mean"
+        " something else."
+    ),
+    bad="for x in window:\n    loss_of(x).backward()\noptimizer.step()",
+    good="for x in window:\n    (loss_of(x) / len(window)).backward()\noptimizer.step()",
+    sources=("https://github.com/karpathy/nanoGPT/issues/168", "https://github.com/ultralytics/yolov5/issues/464"),
+    check=check,
+)

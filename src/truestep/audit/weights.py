@@ -1,0 +1,97 @@
+"""The weights with which the microbatches of a window enter its gradient, as their losses' graphs tell them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from truestep.audit.events import Backward, Edited, Share
+from truestep.audit.site import Site
+from truestep.audit.story import Story, Window
+from truestep.audit.windows import after_used, close, unscaled_by_hand
+
+ALONG = 1e-3
+"""1 - cosine up to which gradients were rescaled and not changed otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weighed:
+    """A window whose backwards are microbatches of one loss, all of which could be read."""
+
+    window: Window
+    backwards: tuple[Backward, ...]
+    shares: tuple[Share, ...]
+
+    @property
+    def number(self) -> int:
+        """How many microbatches it holds."""
+        return len(self.backwards)
+
+    @property
+    def parts(self) -> tuple[float, ...]:
+        """The weight of each microbatch as a whole: 1 for a mean that nothing divides."""
+        return tuple(share.weight * share.elements for share in self.shares)
+
+    @property
+    def total(self) -> float:
+        """Of all of them; 1 is a mean over the window."""
+        return sum(self.parts)
+
+    @property
+    def rescaled(self) -> float:
+        """What gradients were multiplied by afterwards, by hand, all alike; 1 where they were not."""
+        if self.edits:
+            return math.prod(ratios[0] for ratios in self.edits.values())
+        judged = None if self.window.step is None else self.window.step.judged
+        along = judged is not None and judged.cosine is not None and judged.cosine > 1 - ALONG and math.isfinite(judged.ratio)
+        return judged.ratio if judged is not None and along and not close(judged.ratio, 1.0, 0.01) else 1.0
+
+    @property
+    def edits(self) -> dict[Site, tuple[float, ...]]:
+        """For each line that rescaled gradients and left their direction, and did not unscale them, by what."""
+        found: dict[Site, tuple[float, ...]] = {}
+        for edit in after_used(self.window, self.window.of(Edited)):
+            if isinstance(edit, Edited) and edit.site is not None and not (edit.reduced or unscaled_by_hand(edit)):
+                along = edit.cosine is not None and edit.cosine > 1 - ALONG
+                found[edit.site] = (*found.get(edit.site, ()), edit.ratio if along and edit.ratio is not None else math.nan)
+        return {site: ratios for site, ratios in found.items() if all(close(ratio, ratios[0]) for ratio in ratios)}
+
+    @property
+    def even(self) -> bool:
+        """Whether each microbatch has the same weight as a whole."""
+        return close(max(self.parts), min(self.parts), 0.01)
+
+    @property
+    def reduced(self) -> bool:
+        """Whether its gradients were added up over ranks by hand."""
+        return any(edit.reduced for edit in self.window.of(Edited))
+
+    def divided_by(self, number: float) -> bool:
+        """Whether the loss was divided by a number, alone or as a product of several."""
+        return holds(self.shares[0], number)
+
+
+def holds(share: Share, number: float) -> bool:
+    """Whether a share was divided by a number, alone or as a product of several; by 1 it always was."""
+    given = share.divisors[:6]
+    runs = (group for length in range(1, len(given) + 1) for group in combinations(given, length))
+    return number == 1 or any(close(math.prod(group), number) for group in runs)
+
+
+def weighed(story: Story, optimizer: int) -> Iterator[Weighed]:
+    """The optimizer's windows of one microbatch or more."""
+    for window in story.windows_of(optimizer):
+        step, used = window.step, window.used
+        shares = tuple(backward.share for backward in used if backward.share is not None)
+        if step is None or step.closure or not used or len(used) != len(step.backwards) or len(shares) != len(used):
+            continue
+        if alike(used) and len({share.node for share in shares}) == 1 and all(math.isfinite(each.weight) for each in shares):
+            yield Weighed(window=window, backwards=used, shares=shares)
+
+
+def alike(backwards: tuple[Backward, ...]) -> bool:
+    """Whether backwards are of one line and one set of parameters, each after a forward of its own."""
+    lines = {None if each.site is None else each.site.place for each in backwards}
+    return len(lines) == 1 and len({each.reached for each in backwards}) == 1 and all(each.forwards for each in backwards)

@@ -1,0 +1,131 @@
+"""Microbatches that do not add up to their mean are named; those that do, or were meant to be a sum, are not errors."""
+
+import pytest
+
+from tests.audit.rules.making import Telling, at, found
+from truestep.audit.events import Judged, Share
+from truestep.audit.rules.accumulation_weight import RULE
+
+
+def share(*divisors, elements=8.0, node="MseLossBackward0"):
+    weight = 1.0 / elements
+    for divisor in divisors:
+        weight /= divisor
+    return Share(weight=weight, elements=elements, node=node, divisors=divisors)
+
+
+def run(*shares, telling=None, windows=2, parts=(), edits=(), judged=None, divided=9, **fields):
+    """Windows whose microbatches have these shares."""
+    telling = telling or Telling().tell("OptimizerMade", 3)
+    for _ in range(windows):
+        for each in shares:
+            terms = (each, *parts)
+            telling.backward(share=each, parts=terms, divided=at(divided) if divided else None, **fields)
+        for line, ratio in edits:
+            telling.tell("Edited", line, ratio=ratio)
+        telling.step(last=len(shares), judged=judged)
+    return telling
+
+
+def test_a_mean_over_the_window_is_right():
+    assert found(RULE, run(*[share(4)] * 4)) == []
+
+
+def test_microbatches_that_nothing_divides_are_named_at_the_backward():
+    telling = run(*[share()] * 4)
+    assert found(RULE, telling) == [("warning", 10)] * 2
+    assert "4 together" in next(iter(RULE(telling.story()))).message
+
+
+def test_one_microbatch_is_no_sum():
+    assert found(RULE, run(share())) == []
+
+
+def test_a_division_of_the_gradients_after_the_window_is_right():
+    assert found(RULE, run(*[share()] * 4, edits=[(18, 0.25), (18, 0.25)])) == []
+
+
+def test_such_a_division_is_seen_by_its_effect_too():
+    judged = Judged(expected=4.0, observed=1.0, cosine=1.0, clipped=1.0)
+    assert found(RULE, run(*[share()] * 4, judged=judged)) == []
+
+
+def test_a_sum_whose_learning_rate_was_divided_is_a_note(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("K = 4\nRATE = 0.1 / K\nopt = SGD(model.parameters(), lr=RATE)\n")
+    telling = run(*[share()] * 4, telling=Telling(path).tell("OptimizerMade", 3))
+    assert found(RULE, telling) == [("note", 10)] * 2
+
+
+def test_a_clip_by_hand_makes_no_mean_of_a_sum():
+    assert found(RULE, run(*[share()] * 4, edits=[(18, 0.37)])) == [("warning", 10)] * 2
+
+
+def test_ranks_may_have_a_part_in_the_divisor():
+    assert found(RULE, run(*[share(8)] * 4, ranks=2)) == []
+
+
+def test_a_second_division_is_named_where_it_is_made():
+    assert found(RULE, run(*[share(4, 4)] * 4)) == [("error", 9)] * 2
+
+
+def test_of_two_microbatches_it_may_be_a_coefficient():
+    assert found(RULE, run(*[share(2, 2)] * 2)) == [("note", 9)] * 2
+
+
+def test_tokens_of_the_window_divided_once_more_are_named():
+    shares = [Share(weight=1 / 60 / 3, elements=n, node="NllLossBackward0", divisors=(60.0, 3.0)) for n in (10.0, 20.0, 30.0)]
+    assert found(RULE, run(*shares)) == [("error", 9)] * 2
+
+
+def test_a_mean_whose_gradient_was_divided_again_is_named_there():
+    assert found(RULE, run(*[share(5)] * 5, edits=[(18, 0.2), (18, 0.2)])) == [("error", 18)] * 2
+
+
+def test_a_clip_by_hand_is_no_division():
+    assert found(RULE, run(*[share(5)] * 5, edits=[(18, 0.37)])) == []
+
+
+def test_another_number_than_the_window_holds_is_named_where_it_divides():
+    assert found(RULE, run(*[share(12)] * 2)) == [("warning", 9)] * 2
+
+
+def test_windows_of_which_some_are_right_are_no_matter_of_the_divisor():
+    telling = run(*[share(4)] * 4, windows=1)
+    assert found(RULE, run(share(4), telling=run(*[share(4)] * 7, telling=telling, windows=3), windows=1)) == []
+
+
+@pytest.mark.parametrize("coefficient", [2.0, 1 / 3, 10.0])
+def test_a_coefficient_of_the_loss_is_the_authors(coefficient):
+    assert found(RULE, run(*[share(coefficient, 4)] * 4)) == []
+
+
+def test_a_sum_of_elements_tells_nothing_of_its_divisor():
+    shares = [Share(weight=1 / 16, elements=40.0, node="SumBackward0", divisors=(16.0,))] * 4
+    assert found(RULE, run(*shares)) == []
+
+
+def test_a_term_that_was_left_out_of_the_division_is_named():
+    assert found(RULE, run(*[share(8)] * 8, parts=(share(2.0, node="MeanBackward0"),))) == [("warning", 9)] * 2
+
+
+def test_terms_that_all_were_divided_are_right():
+    assert found(RULE, run(*[share(8)] * 8, parts=(share(8, 2.0, node="MeanBackward0"),))) == []
+
+
+def test_losses_of_several_heads_are_no_microbatches():
+    telling = Telling().tell("OptimizerMade")
+    for _ in range(3):
+        for reached in (0, 1):
+            telling.backward(share=share(), parts=(share(),), reached=reached)
+        telling.step(last=2)
+    assert found(RULE, telling) == []
+
+
+def test_several_backwards_of_one_forward_are_no_microbatches():
+    assert found(RULE, run(*[share()] * 3, forwards=0)) == []
+
+
+def test_a_loss_that_cannot_be_read_tells_nothing():
+    telling = Telling().tell("OptimizerMade").backward().backward().step(last=2)
+    assert found(RULE, telling) == []
