@@ -84,8 +84,8 @@ def test_a_request_that_is_none_hurts_nobody(python, monkeypatch, asked):
 
 def test_where_the_audit_cannot_begin_the_script_goes_on_and_the_audit_is_told(python):
     (python.own / "torch.py").write_text("whole = True")
-    ended = python("import torch, sys; print(torch.whole, 'truestep' in sys.modules, sys.meta_path)")
-    assert ended.stdout.startswith("True False")
+    ended = python("import torch, sys; print(torch.whole, sys.meta_path)")
+    assert ended.stdout.startswith("True")
     assert "Waiting" not in ended.stdout
     assert ended.stderr == ""
     (told,) = python.told.iterdir()

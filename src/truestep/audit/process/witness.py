@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 from truestep.audit.events import OptimizerMade
 from truestep.audit.plain import read
 from truestep.audit.process.account import Account, Request, excuse, write
+from truestep.audit.process.tracebacks import without_ours
 from truestep.audit.trace import start
 from truestep.audit.trace.optimizers import UpdatesReached
 
@@ -32,16 +33,15 @@ SHARE = 0.01
 def begin(asked: str, *, began_seconds: float) -> None:
     """Watches this process, and those it forks, as the environment asks; it began when `time.monotonic` said `began_seconds`.
 
-    The ways out of a process are watched too, with what they were given left as it was: `sys.exit` while an exception is
-    handled, `os._exit`, which forked processes end with, and, where attempts are counted, the exception that ends them.
+    The ways out of a process are watched too, and lead where they did: an exception that nobody handles, `sys.exit` while one
+    is handled, and `os._exit`, which forked processes end with.
     """
     witness = Witness(read(Request, json.loads(asked)), began_seconds)
     atexit.register(witness.leave)
     os.register_at_fork(after_in_child=witness.forked)
     sys.exit = witness.leaving(sys.exit, at_once=False)
     os._exit = witness.leaving(os._exit, at_once=True)
-    if witness.request.settings.max_updates is not None:
-        sys.excepthook = _quiet(sys.excepthook)
+    sys.excepthook = _as_always(sys.excepthook)
 
 
 class Witness:
@@ -150,13 +150,14 @@ def _excused(request: Request) -> Iterator[None]:
         excuse(error, Path(request.folder))
 
 
-def _quiet(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """`hook`, for every exception but the one that ends a script after as many attempts as were asked for."""
+def _as_always(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """`hook`, which prints a traceback, for what is the script's: not for the end after as many attempts as were asked for."""
 
     @wraps(hook)
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if isinstance(error, UpdatesReached):
             raise SystemExit(0)
-        hook(kind, error, trace)
+        without_ours(error)
+        hook(kind, error, error.__traceback__)
 
     return excepthook

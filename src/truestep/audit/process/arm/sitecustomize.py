@@ -64,11 +64,7 @@ def load_truestep() -> None:
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules["truestep"] = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules["truestep"]
-        raise
+    spec.loader.exec_module(module)
 
 
 def excuse(error: Exception) -> None:
