@@ -82,6 +82,11 @@ def test_a_rate_set_by_hand_that_moves_over_a_skip_is_named_where_it_is_computed
     assert found(RULE, telling) == [("warning", 4)]
 
 
+def test_a_rate_that_moves_while_every_attempt_is_skipped_is_named():
+    telling = attempts(Telling(), [False, False, False], tick=lambda *_: None, lr=lambda index: 0.1 / (index + 1))
+    assert found(RULE, telling) == [("warning", 20)]
+
+
 def test_a_rate_set_by_hand_that_stays_over_a_skip_is_right():
     rates = (0.1, 0.1, 0.05, 0.03)
     telling = attempts(Telling(), [False, True, True, True], tick=lambda *_: None, lr=lambda index: rates[index])

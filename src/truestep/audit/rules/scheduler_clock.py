@@ -13,7 +13,7 @@ from truestep.audit.rules import skip_detection
 from truestep.audit.story import Story
 
 FEW = 2
-"""Ticks without any attempt before them that are still chance: the first of a schedule that ticks before the step."""
+"""Ticks without an attempt, or moves of a rate, that are no chance any more."""
 
 
 def check(story: Story) -> Iterator[Finding]:
@@ -73,7 +73,8 @@ def _by_hand(story: Story) -> Iterator[Finding]:
         pairs = [(one, other) for one, other in pairwise(steps) if _follow(one, other)]
         moved = [(one, other) for one, other in pairs if one.lr != other.lr]
         skipped = [one for one, _ in moved if not one.completed]
-        if not skipped or len(moved) - len(skipped) < max(1, sum(one.completed for one, _ in pairs) / 2):
+        regular = 2 * (len(moved) - len(skipped)) >= sum(one.completed for one, _ in pairs)
+        if not skipped or len(moved) < FEW or not regular:
             continue
         yield found(
             set_at(story.sources, skipped[0].site) or skipped[0].site,
