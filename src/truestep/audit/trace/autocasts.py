@@ -40,9 +40,15 @@ class Autocasts:
         return used
 
     def install(self) -> None:
-        kind = torch.amp.autocast_mode.autocast
-        enter, leave = kind.__enter__, kind.__exit__
+        """Watches every region being made, entered and left."""
+        kind: Any = torch.amp.autocast_mode.autocast
+        init, enter, leave = kind.__init__, kind.__enter__, kind.__exit__
         entered, left = self._watcher.hook(self._entered), self._watcher.hook(self._left)
+
+        @wraps(init)
+        def __init__(region: Any, device_type: Any, dtype: Any = None, enabled: bool = True, *args: Any, **kwargs: Any) -> None:
+            init(region, device_type, dtype, enabled, *args, **kwargs)
+            region._truestep_asked = bool(enabled)
 
         @wraps(enter)
         def __enter__(region: Any) -> Any:
@@ -55,6 +61,7 @@ class Autocasts:
             left(region)
             return leave(region, *args)
 
+        self._watcher.patches.replace(kind, "__init__", __init__)
         self._watcher.patches.replace(kind, "__enter__", __enter__)
         self._watcher.patches.replace(kind, "__exit__", __exit__)
 
@@ -67,14 +74,20 @@ class Autocasts:
         self._open.append((region.device, dtype, region._enabled))
         if owner(frame.f_code.co_filename) == "machinery" and "autocast_mode" not in frame.f_code.co_filename:
             return  # torch's own, as in a checkpointed forward
-        if region._enabled:
+        if region._enabled and torch.is_grad_enabled():
             self._used = dtype
         site = self._watcher.recorder.site()
         key = (None if site is None else site.place, region.device, dtype, region._enabled, outer)
         if key not in self._told:
             self._told.add(key)
             self._watcher.recorder.emit(
-                Autocast, site=site, device=region.device, dtype=dtype, enabled=region._enabled, outer=outer
+                Autocast,
+                site=site,
+                device=region.device,
+                dtype=dtype,
+                enabled=region._enabled,
+                outer=outer,
+                asked=getattr(region, "_truestep_asked", None),
             )
 
     def _left(self, region: Any) -> None:

@@ -24,6 +24,7 @@ class Clips:
         self._watcher = watcher
 
     def install(self) -> None:
+        """Puts the watched clips in place."""
         watcher, patches = self._watcher, self._watcher.patches
         norms, total, values = clip_grad._clip_grads_with_norm_, clip_grad._get_total_norm, clip_grad.clip_grad_value_
         before, after = watcher.hook(self._before), watcher.hook(self._after)
@@ -70,7 +71,10 @@ class Clips:
     def _before(self, parameters: list[Tensor]) -> float | None:
         return norm(gradients(parameters)) if self._watcher.recorder.judging else None
 
-    def _after(self, how: Literal["norm", "value"], limit: Any, total: Any, parameters: list[Tensor], before: float | None) -> None:
+    def _after(
+        self, how: Literal["norm", "value"], limit: Any, total: Any, parameters: list[Tensor], before: float | None
+    ) -> None:
+        self._watcher.recorder.mark(Clipped, self._watcher.recorder.site(), how)
         if before is None:
             return
         tracks = [track for track in self._watcher.tracks.holding(parameters) if track.backwards]
@@ -91,7 +95,7 @@ class Clips:
         for track in tracks:
             track.expected.clip(how, float(limit), parameters)
         if isinstance(total, Tensor) and carried != 1.0:
-            self._watcher.operations.taints.mark([total], carried)
+            self._watcher.operations.taints.mark([total], carried, "clip", self._watcher.recorder.site())
 
     def _refused(self, tensors: Any) -> None:
         """`error_if_nonfinite` is about to raise."""

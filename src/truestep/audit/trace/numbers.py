@@ -1,25 +1,73 @@
-"""Numbers that a format cannot hold: the first operation that overflows, an epsilon that vanishes, an accumulator that stands still."""
+"""Numbers that a format cannot hold: a first value that overflows, an epsilon that vanishes, an accumulator that stands still."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from truestep.audit.events import Lost, Overflowed, Unsafe, Vanished
+from truestep.audit.site import Site
+from truestep.audit.trace import frames
+from truestep.audit.trace.cuts import Cuts
 
 if TYPE_CHECKING:
     from truestep.audit.trace.watch import Watcher
 
 LOW = (torch.float16, torch.bfloat16)
 
-PUTS = frozenset("full full_like fill_ masked_fill masked_fill_ empty empty_like new_empty new_full where tril triu __setitem__ item".split())
+PUTS = frozenset(
+    (
+        "full",
+        "full_like",
+        "fill_",
+        "masked_fill",
+        "masked_fill_",
+        "empty",
+        "empty_like",
+        "new_empty",
+        "new_full",
+        "where",
+        "tril",
+        "triu",
+        "__setitem__",
+        "item",
+    )
+)
 """Operations that put an infinity there because they were told to, or what stood in memory."""
 
-ADDS_EPSILON = frozenset("add add_ __add__ __radd__ __iadd__ clamp clamp_ clamp_min clamp_min_ maximum".split())
+ADDS_EPSILON = frozenset(
+    ("add", "add_", "__add__", "__radd__", "__iadd__", "clamp", "clamp_", "clamp_min", "clamp_min_", "maximum")
+)
 
-ACCUMULATES = frozenset("add_ __iadd__ lerp_ sub_ __isub__ addcmul_".split())
+ACCUMULATES = frozenset(("add_", "__iadd__", "lerp_", "sub_", "__isub__", "addcmul_"))
+
+MAKES = frozenset(
+    (
+        "zeros",
+        "zeros_like",
+        "ones",
+        "ones_like",
+        "empty",
+        "empty_like",
+        "full",
+        "full_like",
+        "new_zeros",
+        "new_full",
+        "tensor",
+        "clone",
+        "to",
+        "half",
+        "bfloat16",
+        "type",
+        "detach",
+    )
+)
+"""Operations that give the tensor that an accumulator begins as."""
 
 BINARY = frozenset(("binary_cross_entropy",))
 
@@ -31,6 +79,8 @@ class Numbers:
         self._watcher = watcher
         self._told: set[tuple[Any, ...]] = set()
         self._bad = False
+        self._made: MutableMapping[Tensor, Site | None] = WeakIdKeyDictionary()
+        self.cuts = Cuts(watcher)
 
     def begin(self) -> None:
         """A forward begins: nothing in it has overflowed yet."""
@@ -51,8 +101,23 @@ class Numbers:
             self._epsilon(name, given)
         if kept is not None:
             self._accumulated(given, kept)
+        elif name in MAKES and made and isinstance(made[0], Tensor) and made[0].dtype in LOW and made[0] not in self._made:
+            self._made[made[0]] = self._watcher.recorder.site()
+        self.cuts.follow(name, given, made)
         if not self._bad and name not in PUTS:
             self._overflow(name, func, given, made)
+
+    def stepping(self, name: str, given: list[Any]) -> None:
+        """Likewise of an operation inside of an optimizer's step; torch's own optimizers are told by their eps."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(frames._OURS):
+            frame = frame.f_back
+        if frames.owner(frame.f_code.co_filename) != "machinery":
+            self._epsilon(name, given)
+
+    def made_at(self, tensor: Tensor) -> Site | None:
+        """The line that made a tensor low in precision; None where it was not seen."""
+        return self._watcher.modules.cast_at(tensor) or self._made.get(tensor)
 
     def _once(self, *what: Any) -> bool:
         site = self._watcher.recorder.site()
@@ -67,9 +132,10 @@ class Numbers:
             self._watcher.recorder.emit(Unsafe, site=self._watcher.recorder.site(), operation=name, dtype=dtype)
 
     def _epsilon(self, name: str, given: list[Any]) -> None:
-        numbers = [each for each in given if isinstance(each, float) and each != 0.0]
-        low = [each for each in given if isinstance(each, Tensor) and each.dtype in LOW]
-        for number in numbers:
+        numbers = [each for each in given if isinstance(each, float) and each > 0.0]
+        tensors = [each for each in given if isinstance(each, Tensor)]
+        low = [each for each in tensors if each.dtype in LOW]
+        for number in numbers if len(tensors) == 1 else ():  # beside a second tensor it is that one's factor
             for tensor in low:
                 if float(torch.tensor(number, dtype=tensor.dtype)) == 0.0 and self._once("vanished", number):
                     dtype = str(tensor.dtype).removeprefix("torch.")
@@ -90,6 +156,7 @@ class Numbers:
             dtype=str(target.dtype).removeprefix("torch."),
             moved=int(moved.sum()),
             asked=int(asked.sum()),
+            made=self.made_at(target),
         ) if int(asked.sum()) else None
 
     def _overflow(self, name: str, func: Any, given: list[Any], made: list[Any]) -> None:
@@ -108,7 +175,8 @@ class Numbers:
             module=modules.name(modules.stack[-1]) if modules.stack else None,
             dtype=str(bad.dtype).removeprefix("torch."),
             largest=_largest(func, given),
-            in_loss=not modules.stack,
+            in_loss=not any(any(True for _ in module.parameters()) for module in modules.stack),
+            negative=bool((bad.detach()[~torch.isfinite(bad.detach())] == -torch.inf).all()),
         )
 
 
