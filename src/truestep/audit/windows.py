@@ -34,7 +34,7 @@ def unscaled_by_hand(event: Edited) -> bool:
 def clips(window: Window) -> Iterator[Clipped | Edited]:
     """Torch's clips and those made by hand, in order."""
     for event in window.events:
-        if isinstance(event, Clipped) and window.optimizer in event.optimizers and not event.strict:
+        if isinstance(event, Clipped) and window.optimizer in event.optimizers and not event.strict and event.limit != math.inf:
             yield event
         elif isinstance(event, Edited) and window.optimizer in event.optimizers and _clips_by_hand(event):
             yield event
@@ -42,6 +42,8 @@ def clips(window: Window) -> Iterator[Clipped | Edited]:
 
 def _clips_by_hand(event: Edited) -> bool:
     clamps = event.operation.startswith(("clamp", "clip"))
+    if event.operation.startswith(("add", "iadd", "sub", "isub", "lerp", "sign")):
+        return False
     return not event.reduced and not event.hid and (clamps or (shortened(event) and not unscaled_by_hand(event)))
 
 
