@@ -86,6 +86,18 @@ FIELDS = {
     "Restored": {"what": "optimizer", "which": 0},
     "Poisoned": {"module": "BatchNorm1d 'norm'", "buffers": ("running_mean",)},
     "Overflowed": {"operation": "linear", "module": "Linear", "dtype": "float16", "largest": 1000000.0, "in_loss": False},
+    "Raised": {"kind": "RuntimeError", "text": ""},
+    "Autocast": {"device": "cpu", "dtype": "float16", "enabled": True, "outer": None, "asked": True},
+    "LowParameters": {"optimizer": 0, "dtype": "float16", "parameters": 4},
+    "OddGradients": {"optimizer": 0, "what": "complex", "parameters": 1},
+    "Cut": {"how": "detached", "optimizers": (0,)},
+    "Unsafe": {"operation": "binary_cross_entropy", "dtype": "float16"},
+    "Vanished": {"number": 1e-8, "dtype": "float16", "operation": "add"},
+    "Lost": {"dtype": "bfloat16", "moved": 0, "asked": 8},
+    "GradientRead": {"value": 2048.0, "carried": 1024.0, "operation": "item"},
+    "PenaltyInScaledUnits": {"scale": 1024.0, "operation": "sub"},
+    "Ranks": {"what": "completed", "optimizer": 0, "values": (1.0, 0.0)},
+    "Reduced": {"what": "gradient", "operation": "sum", "ranks": 2, "optimizers": (0,), "given": 1.0, "made": 2.0},
     "Healed": {"module": "BatchNorm1d 'norm'"},
 }
 
@@ -102,7 +114,7 @@ class Telling:
         self.path, self.events, self.totals = str(path), [], totals or Totals()
         self.backwards = 0
 
-    def tell(self, kind, line=1, **fields):
+    def tell(self, kind, /, line=1, **fields):
         """One event of the kind of this name."""
         site = line if isinstance(line, Site) or line is None else at(line, path=self.path)
         self.events.append(getattr(events, kind)(order=len(self.events) + 1, site=site, **{**FIELDS[kind], **fields}))
