@@ -9,6 +9,7 @@ import re
 import runpy
 import sys
 import traceback
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,6 +88,7 @@ def _child(script, pipe, watched):
     os.chdir(script.parent)
     sys.argv, sys.path[0:0] = [str(script)], [str(script.parent)]
     printed, ended, left = io.StringIO(), None, {}
+    warnings.resetwarnings()  # those of the test's own process would end a script that merely warns
     watcher = start() if watched else None
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
         try:

@@ -212,6 +212,8 @@ class Backward(Event):
     """The optimizers it reached whose gradients a DDP holds, and was told not to average."""
     unsynced_at: Site | None = None
     """The line that told it so last."""
+    computed: Site | None = None
+    """The last line of the user's own that made a scalar of the loss, though a library went on with it."""
     divisors: tuple[Divisor, ...] = ()
     """The numbers that the loss was divided by, the last first."""
     reached: int | None = None
@@ -326,6 +328,7 @@ class Stepped(Event):
     completed: bool
     """Whether the optimizer's state advanced."""
     closure: bool
+    """It was given a closure, and did not call it just once."""
     fused: bool
     lr: float
     backwards: tuple[int, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -12,6 +13,9 @@ from truestep.probe.term import Reading, Term
 
 ROUNDING = 1e-5
 """Relative difference of two factors that are the same number."""
+
+LEAST_KEPT = 2.0
+"""The inverse of the least part that label smoothing leaves to the label itself."""
 
 
 def read_shares(root: Tensor, scale: float) -> tuple[tuple[Share, ...], str | None]:
@@ -23,8 +27,25 @@ def read_shares(root: Tensor, scale: float) -> tuple[tuple[Share, ...], str | No
     main = _main(reading, scale)
     if isinstance(main, str):
         return (), main
-    others = [share for term in reading.terms if (share := _share(term, scale)) is not None]
-    return tuple(dict.fromkeys((main, *others))), None
+    others = [share for term in reading.terms if (share := _share(term, scale)) is not None and share != main]
+    return tuple(dict.fromkeys((_smoothed(main, others), *others))), None
+
+
+def _smoothed(main: Share, others: list[Share]) -> Share:
+    """`main` with the part of its weight that label smoothing gave to the mean over all classes, a term of the same elements.
+
+    With smoothing e the loss is (1 - e) * (its own term) + e / classes * (the sum over the classes).
+    """
+    left = math.prod(main.divisors) * main.weight
+    for kept in (*(1 / each for each in main.divisors if 1 < each < LEAST_KEPT), left, left * main.elements):
+        for other in others:
+            given = set(other.divisors) - set(main.divisors)
+            classes = [each * (1 - kept) for each in given]
+            whole = any(round(each) > 1 and math.isclose(each, round(each), rel_tol=1e-4) for each in classes)
+            if 1 / LEAST_KEPT < kept < 1 - ROUNDING and whole and other.elements == main.elements:
+                divisors = tuple(each for each in main.divisors if not math.isclose(each * kept, 1.0, rel_tol=ROUNDING))
+                return replace(main, weight=main.weight / kept, divisors=divisors)
+    return main
 
 
 def _main(reading: Reading, scale: float) -> Share | str:
