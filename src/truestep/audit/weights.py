@@ -92,6 +92,8 @@ def weighed(story: Story, optimizer: int) -> Iterator[Weighed]:
 
 
 def alike(backwards: tuple[Backward, ...]) -> bool:
-    """Whether backwards are of one line and one set of parameters, each after a forward of its own."""
+    """Whether backwards are of one set of parameters and of one line, or of one forward's, each after a forward of its own."""
     lines = {None if each.site is None else each.site.place for each in backwards}
-    return len(lines) == 1 and len({each.reached for each in backwards}) == 1 and all(each.forwards for each in backwards)
+    forwards = {each.forward for each in backwards}
+    same = len(lines) == 1 or (len(forwards) == 1 and None not in forwards)
+    return same and len({each.reached for each in backwards}) == 1 and all(each.forwards for each in backwards)

@@ -122,6 +122,14 @@ def test_losses_of_several_heads_are_no_microbatches():
     assert found(RULE, telling) == []
 
 
+def test_a_last_microbatch_with_a_line_of_its_own_is_one_of_them():
+    for forward, expected in ((8, [("warning", 14)]), (None, [])):
+        telling = Telling().tell("OptimizerMade")
+        for line in (12, 12, 14):
+            telling.backward(line, share=share(), parts=(share(),), forward=forward and at(forward))
+        assert found(RULE, telling.step(last=3)) == expected
+
+
 def test_several_backwards_of_one_forward_are_no_microbatches():
     assert found(RULE, run(*[share()] * 3, forwards=0)) == []
 

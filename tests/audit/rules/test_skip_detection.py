@@ -84,6 +84,23 @@ def test_a_use_of_what_the_step_returned_is_named_at_the_test(tmp_path):
     assert run(tmp_path, text, ticks=False) == [("warning", 4)]
 
 
+@pytest.mark.parametrize(
+    ("use", "line"),
+    [
+        ("if scaler.step(opt) is not None:\n        n += 1", 2),
+        ("ok = scaler.step(opt) is not None", 2),
+        ("out = scaler.step(opt)\n    ok = out is not None", 3),
+    ],
+)
+def test_such_a_use_is_seen_in_any_form(tmp_path, use, line):
+    assert run(tmp_path, f"for x in data:\n    {use}\n    scaler.update()\n", ticks=False) == [("warning", line)]
+
+
+@pytest.mark.parametrize("around", ["if ready:\n        scaler.step(opt)", "losses.append(scaler.step(opt))"])
+def test_a_step_under_a_test_of_something_else_is_right(tmp_path, around):
+    assert run(tmp_path, f"for x in data:\n    {around}\n    scaler.update()\n", ticks=False) == []
+
+
 def test_a_result_that_no_test_uses_is_right(tmp_path):
     text = "for x in data:\n    ret = scaler.step(opt)\n    scaler.update()\n    if x is None:\n        n += 1\n"
     assert run(tmp_path, text) == []

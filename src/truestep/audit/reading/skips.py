@@ -68,21 +68,23 @@ def _scope(names: Names, line: int) -> ast.AST | None:
 
 
 def tests_of_result(names: Names, place: Place) -> list[Place]:
-    """The tests that use what the call at `place` returned, where it is assigned to a name."""
+    """The tests that use what the call at `place` returned: there, or by the name that it was given to."""
     owner = names.text.at(place)
-    if not isinstance(owner, ast.Assign) or not isinstance(owner.value, ast.Call):
+    call = next(iter(names.text.calls(place)), None)
+    if owner is None or call is None:
         return []
-    given = {target.id for target in owner.targets if isinstance(target, ast.Name)}
-    scope = names.text.scope(owner)
+    here = [rung.parent for rung in names.text.climb(call) if isinstance(rung.parent, (ast.Compare, ast.If, ast.IfExp))]
+    if any(isinstance(each, ast.Compare) or call in ast.walk(each.test) for each in here):
+        return [Place(names.text.path, call.lineno, place.function)]
+    if not isinstance(owner, ast.Assign) or owner.value is not call:
+        return []
     found = []
-    for node in ast.walk(scope):
-        test = node.test if isinstance(node, (ast.If, ast.IfExp, ast.While)) else None
-        if test is None or not given & {each.id for each in ast.walk(test) if isinstance(each, ast.Name)}:
-            continue
-        uses = [each for each in ast.walk(test) if isinstance(each, ast.Name) and each.id in given]
-        if any(definition.value is owner.value for use in uses for definition in names.seen(use)):
+    for node in ast.walk(names.text.scope(owner)):
+        test = node.test if isinstance(node, (ast.If, ast.IfExp, ast.While)) else node if isinstance(node, ast.Compare) else None
+        uses = [] if test is None else [each for each in ast.walk(test) if isinstance(each, ast.Name)]
+        if test is not None and any(definition.value is call for use in uses for definition in names.seen(use)):
             found.append(Place(names.text.path, test.lineno, place.function))
-    return found
+    return list(dict.fromkeys(found))
 
 
 def own_guards(names: Names, place: Place, step: Place | None) -> list[ast.expr]:
