@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
 from tests.audit.harness import examine, fault
 from tests.audit.test_corpus import reads_clocks
 
@@ -27,9 +28,9 @@ KINDS = {
 }
 
 ELSEWHERE = {
-    "transformers_bert_accumulation": "the line of trainer.train(), which makes every backward: none of the script's own made the loss",
-    "transformers_compute_loss_ignores_item_count": "the line of trainer.train(), which calls backward on what compute_loss gave it",
-    "transformers_ema_on_substeps": "the line of trainer.train(), which the library's loop has in common with the step",
+    "transformers_bert_accumulation": "the line of trainer.train(): no line of the script's own made the loss",
+    "transformers_compute_loss_ignores_item_count": "the line of trainer.train(), which calls backward",
+    "transformers_ema_on_substeps": "the line of trainer.train(), which led to the step too",
 }
 """Scripts whose mistake is named at a line of the user's that is not the marked one, and which; each has to stay there, or be
 taken off the list."""

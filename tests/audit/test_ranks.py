@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from tests.audit.harness import fault
 from tests.audit.together import examine_together
-
 from truestep.audit.process import audit
 
 CORPUS = Path(__file__).with_name("corpus")

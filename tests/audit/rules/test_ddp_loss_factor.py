@@ -1,10 +1,10 @@
-"""All elements on all ranks together weigh 1 in a mean; as much as there are ranks, or the inverse, has a reason that is named."""
+"""All elements on all ranks together weigh 1 in a mean; as much as there are ranks, or the inverse, has a cause that is named."""
 
 import math
 
 import pytest
-from tests.audit.rules.making import Telling, at, found
 
+from tests.audit.rules.making import Telling, at, found
 from truestep.audit.events import Divisor, Judged, Share
 from truestep.audit.rules.ddp_loss_factor import RULE
 

@@ -3,13 +3,15 @@
 import textwrap
 
 import pytest
-from tests.audit.rules.making import Telling, at, found
 
+from tests.audit.rules.making import Telling, at, found
 from truestep.audit.events import Judged
 from truestep.audit.rules.ddp_no_sync import RULE
 
+TOLD = at(5)
 
-def window(telling, synced, *, told=at(5), step=True, ranks=2, held=(0,)):
+
+def window(telling, synced, *, told=TOLD, step=True, ranks=2, held=(0,)):
     """Backwards of a DDP, each with or without synchronisation, and their step."""
     for asked in synced:
         unsynced = () if asked else held

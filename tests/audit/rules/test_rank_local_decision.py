@@ -3,8 +3,8 @@
 import textwrap
 
 import pytest
-from tests.audit.rules.making import Telling, at, found
 
+from tests.audit.rules.making import Telling, at, found
 from truestep.audit.rules.rank_local_decision import RULE
 
 
