@@ -13,13 +13,11 @@ from torch import Tensor
 from truestep.audit.events import Backward, Edited, GradientTaken, Healed, Share, Zeroed
 from truestep.audit.site import Site
 from truestep.audit.trace.shares import read_shares
-from truestep.audit.trace.tracks import Track, gradients, norm
+from truestep.audit.trace.taints import constant
+from truestep.audit.trace.tracks import Standing, Track, gradients, norm, ranks, standing
 
 if TYPE_CHECKING:
     from truestep.audit.trace.watch import Watcher
-
-Standing = dict[int, tuple[int, int]]
-"""For each parameter with a gradient, which one it is and how often it was written."""
 
 
 class Backwards:
@@ -30,6 +28,8 @@ class Backwards:
         self._zeroed_at: Site | None = None
         self._zeroed = False
         self._inside = 0
+        self.scale = 1.0
+        """That of the last backward."""
         self._numbers: dict[frozenset[int], int] = {}
         """A number for each set of parameters that a backward has reached."""
         self._unfit: set[int] = set()
@@ -46,18 +46,19 @@ class Backwards:
         def watched_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside:
                 return backward(tensors, *args, **kwargs)
-            standing = before(tensors, kwargs.get("inputs"))
+            known = before(tensors, kwargs.get("inputs"))
             self._inside += 1
             try:
                 result = backward(tensors, *args, **kwargs)
             finally:
                 self._inside -= 1
-            after(tensors, standing)
+            after(tensors, known)
             return result
 
         @wraps(grad)
         def watched_grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            scale = watcher.hook(self._scale_of)(outputs)
+            weights = args[0] if args else kwargs.get("grad_outputs")
+            scale = watcher.hook(self._scale_of)(outputs, weights)
             result = grad(outputs, inputs, *args, **kwargs)
             if not self._inside:
                 taken(scale, inputs, result, kwargs.get("create_graph", len(args) > 2 and args[2]))
@@ -87,13 +88,12 @@ class Backwards:
         """Tells where gradients that no step has used are gone; where a step follows, also that only the unfit ones are."""
         if not track.backwards or track.stale:
             return
-        standing = gradients(track.parameters)
-        if stepping and standing and self._zeroed and track.number in self._unfit and math.isfinite(norm(standing)):
+        parameters = track.parameters
+        held = any(each.grad is not None for each in parameters)
+        if stepping and held and self._zeroed and track.number in self._unfit and math.isfinite(norm(gradients(parameters))):
             self._hidden(track)
             return
-        if standing and norm(standing) != 0.0:
-            return
-        if standing and not self._zeroed:  # zeros may be what the backward gave
+        if held and (not self._zeroed or self.stand(track, parameters)):  # zeros may be what the backward gave
             return
         self._watcher.recorder.emit(
             Zeroed,
@@ -107,9 +107,23 @@ class Backwards:
         track.expected.clear()
         track.carried = 1.0
 
+    def stand(self, track: Track, parameters: Sequence[Tensor]) -> bool:
+        """Whether gradients are not all zeros.
+
+        Where no number is to be looked at, those that a step has used are taken to be cleared if each was written since.
+        """
+        if not self._watcher.recorder.judging and track.standing:
+            now = standing(parameters)
+            unwritten = any(now.get(key) == before for key, before in track.standing.items())
+            if unwritten or track.stale:
+                return unwritten
+        return norm(gradients(parameters)) != 0.0
+
     def _look_again(self) -> None:
         """Buffers that a skipped attempt left unfit, and that the script has put back."""
         modules = self._watcher.modules
+        if not self._watcher.recorder.judging:
+            return
         for module in set(modules._poisoned) - self._healed:
             if all(bool(torch.isfinite(each).all()) for each in module.buffers(recurse=False) if each.is_floating_point()):
                 self._healed.add(module)
@@ -118,6 +132,7 @@ class Backwards:
     def _hidden(self, track: Track) -> None:
         """Gradients that were not finite were cleared by hand, and a step uses the others."""
         self._unfit.discard(track.number)
+        self._zeroed = False
         self._watcher.recorder.emit(
             Edited,
             site=self._zeroed_at,
@@ -131,20 +146,16 @@ class Backwards:
 
     def _before(self, tensors: Any, inputs: Any) -> dict[str, Any]:
         recorder = self._watcher.recorder
-        known: dict[str, Any] = {"kept": set(), "standing": {}}
+        known: dict[str, Any] = {"kept": set(), "standing": {}, "judging": recorder.judging}
         self._watcher.operations.pause()
         for track in self._watcher.tracks:
             if track.backwards and not track.stale:
                 self._gone_if_looked(track)
             parameters = track.parameters
-            if any(each.grad is not None for each in parameters):
-                if track.stale or self._zeroed:
-                    standing = norm(gradients(parameters))
-                    if standing != 0.0:
-                        known["kept"].add(track.number)
-                else:
-                    known["kept"].add(track.number)
-            known["standing"][track.number] = _standing(parameters)
+            looked = track.stale or self._zeroed
+            if any(each.grad is not None for each in parameters) and (not looked or self.stand(track, parameters)):
+                known["kept"].add(track.number)
+            known["standing"][track.number] = standing(parameters)
             if recorder.judging:
                 track.expected.keep(parameters)
         known["zeroed"], self._zeroed = self._zeroed_at if self._zeroed else None, False
@@ -154,6 +165,8 @@ class Backwards:
         self._watcher.hooks.scale = known["carried"][2]
         known["shares"] = self._shares(root, known["carried"][2])
         known["loss"] = _value(root, known["carried"][2]) if recorder.judging else None
+        known["divisors"] = self._watcher.operations.divisors(root) if recorder.judging and root is not None else ()
+        known["computed"] = self._watcher.operations.computed(root) if recorder.judging and root is not None else None
         known["divided"] = self._watcher.operations.divided(root) if recorder.judging and root is not None else None
         return known
 
@@ -173,14 +186,18 @@ class Backwards:
             return
         recorder, modules = self._watcher.recorder, self._watcher.modules
         recorder.backwards += 1
+        self.scale = known["carried"][2]
         number = recorder.backwards
         carried, scaler, scale = known["carried"]
         site = recorder.site()
-        written = {track.number: _written(track.parameters, known["standing"].get(track.number, {})) for track in self._watcher.tracks}
+        written = {
+            track.number: _written(track.parameters, known["standing"].get(track.number, {})) for track in self._watcher.tracks
+        }
         touched = [track for track in self._watcher.tracks if written[track.number]]
         held = norm([each for track in touched for each in gradients(track.parameters)]) if recorder.judging else None
         shares, unread = known["shares"]
         forward = modules.take()
+        low = self._watcher.autocasts.take()
         event = recorder.emit(
             Backward,
             site=site,
@@ -196,17 +213,25 @@ class Backwards:
             share=next(iter(shares), None),
             unread=unread,
             divided=known["divided"],
+            computed=known["computed"],
+            divisors=known["divisors"],
             forward=forward.site,
             forwards=forward.calls,
-            low=self._watcher.autocasts.take(),
+            low=low,
             inside_autocast=self._watcher.autocasts.inside,
             synced=modules.synced,
+            ranks=ranks(),
+            unsynced=tuple(track.number for track in touched if modules.unsynced(track)),
+            unsynced_at=modules.unsynced_at,
             examples=forward.examples,
             tokens=forward.tokens,
             zeroed=known["zeroed"],
+            parts=shares,
+            reached=self._numbers.setdefault(frozenset[int]().union(*written.values()), len(self._numbers)),
+            zeros=_zeros(touched) if recorder.judging and scale == 1.0 and low == "float16" else None,
         )
         for track in touched:
-            self._joins(track, event, scale, scaler)
+            self._joins(track, event, scale, scaler, begun=known["judging"])
             fit = held is None or math.isfinite(held) or math.isfinite(norm(gradients(track.parameters)))
             (self._unfit.discard if fit else self._unfit.add)(track.number)
         self._look_again()
@@ -214,16 +239,19 @@ class Backwards:
             self._watcher.scalers.roots.pop(root.grad_fn, None)
         self._watcher.operations.gradients_stand()
 
-    def _joins(self, track: Track, event: Backward, scale: float, scaler: int | None) -> None:
-        """The backward is one of the track's window."""
+    def _joins(self, track: Track, event: Backward, scale: float, scaler: int | None, *, begun: bool) -> None:
+        """The backward is one of the track's window; `begun` where it was judged already before it."""
         recorder = self._watcher.recorder
+        judging = begun and recorder.judging
         if not track.backwards:
-            track.judged = recorder.judging and not track.dropped or track.judged
+            track.judged = (judging and not track.dropped) or track.judged
             if track.stale and track.number not in event.kept:
                 track.expected.clear_right()
-        track.judged = track.judged and recorder.judging
-        if recorder.judging:
+        track.judged = track.judged and judging
+        if judging:
             track.expected.add(track.parameters, scale)
+        if not recorder.judging:
+            track.standing = standing(track.parameters)
         track.backwards.append(event.number)
         track.weights = norm(track.weights_now()) if recorder.judging else None
         track.sites[event.number] = event.site
@@ -231,9 +259,12 @@ class Backwards:
         if event.carried != "none":
             track.carried, track.scaler = scale, scaler
 
-    def _scale_of(self, outputs: Any) -> float:
+    def _scale_of(self, outputs: Any, weights: Any) -> float:
+        """The loss scale behind what is differentiated, or that it is multiplied by."""
         roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-        return self._watcher.scalers.behind(roots[0])[2] if roots else 1.0
+        scale = self._watcher.scalers.behind(roots[0])[2] if roots else 1.0
+        number = constant(weights) if weights is not None and scale == 1.0 else None
+        return number if number is not None and number in self._watcher.scalers.scales() else scale
 
     def _taken(self, scale: float | None, inputs: Any, result: Sequence[Tensor | None], create_graph: bool) -> None:
         given = [inputs] if isinstance(inputs, Tensor) else list(inputs)
@@ -244,22 +275,20 @@ class Backwards:
             create_graph=bool(create_graph),
             of_parameters=bool(self._watcher.tracks.holding(given)),
         )
-        if scale and scale != 1.0 and create_graph:
+        if scale and scale != 1.0:
             self._watcher.operations.taints.mark([each for each in result if each is not None], scale)
 
 
-def _standing(parameters: Sequence[Tensor]) -> Standing:
-    found: Standing = {}
-    for each in parameters:
-        gradient = each.grad
-        if gradient is not None:
-            found[id(each)] = (id(gradient), gradient._version)
-    return found
+def _zeros(touched: Sequence[Track]) -> float | None:
+    """The share of elements that are zero, of the gradients of some optimizers."""
+    held = [each for track in touched for each in gradients(track.parameters)]
+    elements = sum(each.numel() for each in held)
+    return sum(int((each == 0).sum()) for each in held) / elements if elements else None
 
 
 def _written(parameters: Sequence[Tensor], before: Standing) -> frozenset[int]:
     """The parameters whose gradients a backward wrote, or made."""
-    return frozenset(key for key, standing in _standing(parameters).items() if before.get(key) != standing)
+    return frozenset(key for key, now in standing(parameters).items() if before.get(key) != now)
 
 
 def _value(root: Tensor | None, scale: float) -> float | None:

@@ -6,9 +6,8 @@ import os
 import site as site_packages
 import sys
 import sysconfig
-from functools import lru_cache
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Literal
 
 import torch
@@ -22,13 +21,37 @@ _TORCH = str(Path(torch.__file__).parent) + os.sep
 _OURS = str(Path(__file__).parents[2]) + os.sep
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 _INSTALLED = tuple(
-    {folder + os.sep for folder in (*site_packages.getsitepackages(), site_packages.getusersitepackages(), sysconfig.get_path("purelib"))}
+    {
+        folder + os.sep
+        for folder in (*site_packages.getsitepackages(), site_packages.getusersitepackages(), sysconfig.get_path("purelib"))
+    }
 )
 
 
-@lru_cache(maxsize=4096)
+class _Owners(dict[str, Literal["user", "library", "machinery"]]):
+    """By path, each told once."""
+
+    def __missing__(self, path: str) -> Literal["user", "library", "machinery"]:
+        self[path] = found = _owner(path)
+        return found
+
+
+_OWNERS = _Owners()
+
+Lines = tuple[tuple[int, int], ...]
+_SITES: dict[Lines, tuple[Site | None, list[CodeType]]] = {}
+"""What was told of a stack of lines, with their code, which keeps its number its own."""
+
+SITES = 4096
+"""So many are remembered at once."""
+
+
 def owner(path: str) -> Literal["user", "library", "machinery"]:
     """Whose code a file is: machinery is torch, truestep, the standard library, and code without a file."""
+    return _OWNERS[path]
+
+
+def _owner(path: str) -> Literal["user", "library", "machinery"]:
     if path.startswith((_TORCH, _OURS, "<frozen", "<string>", "<__array", "<eval_with")):
         return "machinery"
     if path.startswith(_INSTALLED) or f"{os.sep}site-packages{os.sep}" in path:
@@ -39,18 +62,30 @@ def owner(path: str) -> Literal["user", "library", "machinery"]:
 def here(frame: FrameType | None = None) -> Site | None:
     """The user's line that led to this call; where only libraries did, theirs; None where neither did."""
     frame = sys._getframe(1) if frame is None else frame
-    library: Place | None = None
-    places: list[Place] = []
-    while frame is not None and len(places) < DEPTH:
-        whose = owner(frame.f_code.co_filename)
+    library: FrameType | None = None
+    users: list[FrameType] = []
+    while frame is not None and len(users) < DEPTH:
+        whose = _OWNERS[frame.f_code.co_filename]
         if whose == "user":
-            places.append(_place(frame))
-        elif whose == "library" and not places:
-            library = _place(frame)
+            users.append(frame)
+        elif whose == "library" and not users:
+            library = frame
         frame = frame.f_back
+    chain = users if library is None else [library, *users]
+    lines = tuple([(id(each.f_code), each.f_lasti) for each in chain])
+    known = _SITES.get(lines)
+    if known is None:
+        if len(_SITES) >= SITES:
+            _SITES.clear()
+        known = _SITES[lines] = _site(users, library), [each.f_code for each in chain]
+    return known[0]
+
+
+def _site(users: list[FrameType], library: FrameType | None) -> Site | None:
+    places, outer = [_place(each) for each in users], None if library is None else _place(library)
     if places:
-        return Site(place=places[0], callers=tuple(places[1:]), library=library)
-    return None if library is None else Site(place=library)
+        return Site(place=places[0], callers=tuple(places[1:]), library=outer)
+    return None if outer is None else Site(place=outer)
 
 
 def of_traceback(trace: TracebackType | None) -> Site | None:

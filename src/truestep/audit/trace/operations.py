@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from truestep.audit.events import Divisor
 from truestep.audit.site import Site
 from truestep.audit.trace.edits import Edits
-from truestep.audit.trace.numbers import Numbers
+from truestep.audit.trace.numbers import ADDS_EPSILON, Numbers
+from truestep.audit.trace.reductions import Reductions
 from truestep.audit.trace.taints import Taints
 
 if TYPE_CHECKING:
@@ -42,12 +45,17 @@ class Operations:
         self.taints = Taints(watcher)
         self.edits = Edits(watcher)
         self.numbers = Numbers(watcher)
-        self._factors: dict[Any, Site | None] = {}
+        self.reductions = Reductions(watcher)
+        self._commutes: bool | None = None
+        self._factors: dict[Any, tuple[Site | None, float | None]] = {}
+        self._scalars: dict[Any, Site] = {}
         self._observe_before = watcher.hook(self._before)
         self._observe_after = watcher.hook(self._after)
+        self._observe_epsilon = watcher.hook(self.numbers.stepping)
 
     def install(self) -> None:
-        self._watcher.recorder.when_closed.append(self._closed)
+        self._watcher.recorder.when_closed.append(self.edits.forget)
+        self._watcher.recorder.when_turned.append(self._turned)
         compile = torch.compile
 
         def watched_compile(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +63,7 @@ class Operations:
             return compile(*args, **kwargs)
 
         self._watcher.patches.replace(torch, "compile", watched_compile)
-        self._watch_reductions()
+        self.reductions.install()
         self._enter()
 
     def remove(self) -> None:
@@ -69,9 +77,20 @@ class Operations:
         """It is again."""
         self._paused = max(0, self._paused - 1)
 
+    @contextmanager
+    def unpaused(self) -> Iterator[None]:
+        """Inside the `with`, what runs is the script's own doing, whatever called it."""
+        paused, self._paused = self._paused, 0
+        try:
+            yield
+        finally:
+            self._paused = paused
+
     def gradients_stand(self) -> None:
         """A backward ended."""
         self._factors.clear()
+        self._scalars.clear()
+        self.reductions.forget()
         self.numbers.begin()
         if not self._watcher.recorder.judging:
             return
@@ -79,25 +98,38 @@ class Operations:
 
     def attempted(self) -> None:
         """An attempt ended."""
+        self.reductions.forget()
         self.numbers.begin()
         if self._watcher.recorder.judging:
             self.edits.weights_stand()
+        else:
+            self._leave()
 
     def divided(self, root: Tensor) -> Site | None:
-        """The last line that multiplied or divided the loss by a number, the scaler aside."""
-        node, left = root.grad_fn, 50
-        while node is not None and left:
-            if node in self._factors:
-                return self._factors[node]
-            children = [child for child, _ in node.next_functions if child is not None]
-            node, left = (children[0] if children else None), left - 1
-        return None
+        """The last line that multiplied or divided the loss by a number, the scaler aside; a library's where no other did."""
+        sites = [site for site, _ in self._multiplied(root) if site is not None]
+        return next((site for site in sites if site.library is None), sites[0] if sites else None)
+
+    def divisors(self, root: Tensor) -> tuple[Divisor, ...]:
+        """Each number that the loss was divided by and where, the last first."""
+        return tuple(Divisor(number=number, site=site) for site, number in self._multiplied(root) if number is not None)
+
+    def computed(self, root: Tensor) -> Site | None:
+        """The last line of the user's own that made a scalar of the loss; None where a library made all of it."""
+        return next((self._scalars[node] for node in _down(root.grad_fn) if node in self._scalars), None)
+
+    def _multiplied(self, root: Tensor) -> Iterator[tuple[Site | None, float | None]]:
+        """Down the graph from the loss, each product with a number that was seen: its line, and what it divides by."""
+        yield from (self._factors[node] for node in _down(root.grad_fn) if node in self._factors)
 
     def ran(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Runs one operation, and looks at it."""
-        if self._paused or not self._watcher.recorder.judging or not self._watcher.recorder.active:
-            return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
+        if self._paused or not self._watcher.recorder.judging or not self._watcher.recorder.active:
+            result = func(*args, **kwargs)
+            if name in ADDS_EPSILON and self._watcher.optimizers.stepping and self._watcher.recorder.judging:
+                self._observe_epsilon(name, _flat(args, kwargs))  # of an optimizer that the script brings along
+            return result
         if name == "__get__":
             return self._property(func, args, kwargs)
         given = _flat(args, kwargs)
@@ -108,42 +140,56 @@ class Operations:
 
     def _property(self, func: Any, args: Any, kwargs: Any) -> Any:
         result = func(*args, **kwargs)
-        if isinstance(result, Tensor) and args and isinstance(args[0], Tensor) and self.edits.live:
-            track = self.edits._gradient(result)
+        if isinstance(result, Tensor) and args and isinstance(args[0], Tensor):
+            track = self.edits._gradient(result) if self.edits.live else None
             if track is not None and track[0].carried != 1.0:
                 self.taints.mark([result], track[0].carried)
             elif track is not None and self.taints.factor(result) is not None:
                 self.taints.mark([result], 1.0)
+            elif track is None and getattr(func, "__self__", None) is torch.Tensor.grad and not self.edits.is_weight(args[0]):
+                self.taints.mark([result], self._watcher.backwards.scale)
+        if self.taints and isinstance(result, Tensor) and getattr(func, "__self__", None) is torch.Tensor.data:
+            self.taints.follow("detach", list(args), [result])
         return result
 
     def _before(self, name: str, func: Any, args: Any, given: list[Any]) -> tuple[Any, Any]:
         is_gradient = name == "__set__" and getattr(func, "__self__", None) is torch.Tensor.grad
         if (name in ("__set__", "zero_")) and self.edits.zeroing(name, args, is_gradient=is_gradient):
             self._watcher.backwards.note_zero()
-        if name == "__set__":
-            return (self.edits.setting(args[0], args[1]) if is_gradient and len(args) > 1 else []), None
-        return self.edits.touching(name, given), self.numbers.before(name, given)
+        edited = (self.edits.setting(args[0], args[1]) if is_gradient and len(args) > 1 else []) if name == "__set__" else None
+        self._commutes = None
+        if edited is None:
+            edited = self.edits.touching(name, given)
+        if edited:
+            self._commutes = self.taints.commutes(name, given, edited[0][0].carried)
+        return edited, None if name == "__set__" else self.numbers.before(name, given)
 
     def _after(self, name: str, func: Any, given: list[Any], result: Any, before: tuple[Any, Any] | None) -> None:
         made = list(result) if isinstance(result, (tuple, list)) else [result]
         edited, kept = before or ([], None)
         if edited:
-            self.edits.written(name, edited)
+            self.edits.written(name, edited, reduced=self.reductions.put_back(name, edited), commutes=self._commutes)
         elif name != "__set__":
             self.edits.averaging(name, given, result)
         if self.taints:
             self.taints.follow(name, given, made)
-        if name in FACTORS and isinstance(result, Tensor) and result.ndim == 0 and result.grad_fn is not None:
-            if not any(isinstance(each, Tensor) and each.requires_grad for each in given[1:]):
-                self._factors[result.grad_fn] = self._watcher.recorder.site()
+        if isinstance(result, Tensor) and result.ndim == 0 and result.grad_fn is not None:
+            self._scalar(name, given, result)
         if not self.edits.live or torch.is_grad_enabled():
             self.numbers.after(name, func, given, made, kept)
 
-    def _closed(self) -> None:
-        self.edits.forget()
-        if self._watcher.recorder.judging and not self._compiled:
+    def _scalar(self, name: str, given: list[Any], result: Tensor) -> None:
+        """A loss in the making: which line of the user's own it came from, and what number it was divided by."""
+        site = self._watcher.recorder.site()
+        if site is not None and site.library is None:
+            self._scalars[result.grad_fn] = site
+        if name in FACTORS and not any(isinstance(each, Tensor) and each.requires_grad for each in given[1:]):
+            self._factors[result.grad_fn] = site, _divisor(name, given)
+
+    def _turned(self) -> None:
+        if self._watcher.recorder.judging:
             self._enter()
-        elif self._mode is not None and not self._watcher.recorder.judging:
+        else:
             self._leave()
 
     def _enter(self) -> None:
@@ -152,7 +198,7 @@ class Operations:
             self._mode.__enter__()
 
     def _leave(self) -> None:
-        """Off the stack, where it lies on top; below another's mode it stays, and only looks away."""
+        """Off the stack, where it lies on top; below another's mode, and while it hands on a call, it stays and looks away."""
         mode = self._mode
         depth = torch._C._len_torch_function_stack()
         if mode is not None and depth and torch._C._get_function_stack_at(depth - 1) is mode:
@@ -167,22 +213,24 @@ class Operations:
             "operations inside and beside compiled code", "torch.compile is used: calls are seen, single operations are not"
         )
 
-    def _watch_reductions(self) -> None:
-        """`all_reduce` of a gradient by hand is an edit, though a rightful one."""
-        if not torch.distributed.is_available():
-            return
-        distributed = sys.modules["torch.distributed"]
-        original = distributed.all_reduce
-        touching, written = self._watcher.hook(self.edits.touching), self._watcher.hook(self.edits.written)
 
-        def all_reduce(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            before = touching("all_reduce_", [tensor]) or []
-            result = original(tensor, *args, **kwargs)
-            if before and not kwargs.get("async_op"):
-                written("all_reduce", before, reduced=True)
-            return result
+def _down(node: Any) -> Iterator[Any]:
+    """Nodes of a graph from a loss down its first branch, as far as a loss's own arithmetic may go."""
+    left = 50
+    while node is not None and left:
+        yield node
+        children = [child for child, _ in node.next_functions if child is not None]
+        node, left = (children[0] if children else None), left - 1
 
-        self._watcher.patches.replace(distributed, "all_reduce", all_reduce)
+
+def _divisor(name: str, given: list[Any]) -> float | None:
+    """What a loss is divided by, or the inverse of what it is multiplied by; None where that is no single number."""
+    number = given[1] if len(given) > 1 else None
+    if isinstance(number, Tensor) and number.numel() == 1:
+        number = float(number.detach())
+    if not isinstance(number, (int, float)) or not number:
+        return None
+    return float(number) if "div" in name else 1 / float(number)
 
 
 def _flat(args: Any, kwargs: Any) -> list[Any]:

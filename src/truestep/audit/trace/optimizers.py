@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -12,9 +12,9 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from truestep.audit.events import Damage, Judged, LowParameters, Moved, OptimizerMade, Stepped
+from truestep.audit.events import Damage, Judged, LowParameters, Moved, OddGradients, OptimizerMade, Stepped
 from truestep.audit.site import Site
-from truestep.audit.trace.tracks import Track, gradients, norm
+from truestep.audit.trace.tracks import Track, gradients, norm, standing
 
 if TYPE_CHECKING:
     from truestep.audit.trace.watch import Watcher
@@ -87,17 +87,49 @@ class Optimizers:
         track = self.know(optimizer)
         self._tell(track, optimizer, completed=False, finite=False, judged=None, closure=False)
 
-    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        """Looks at the gradients before the step; of one with a closure, which makes them inside of it, after that."""
         self.stepping += 1
         track = self.know(optimizer)
-        track.seen = {"closure": len(args) > 1 and args[1] is not None or kwargs.get("closure") is not None}  # args[0] is itself
         self._watcher.operations.pause()
         self._watcher.backwards.gone(track)
-        if not self._watcher.recorder.judging or track.seen["closure"]:
+        this, *given = args
+        closure = given[0] if given else kwargs.get("closure")
+        track.seen = {"closure": closure is not None}
+        if closure is None:
+            self._look(track, optimizer)
+            return None
+        watched = self._watched(closure, track, optimizer)
+        return ((this, watched, *given[1:]), kwargs) if given else (args, {**kwargs, "closure": watched})
+
+    def _watched(self, closure: Any, track: Track, optimizer: Optimizer) -> Any:
+        """The closure, which is the script's own doing; an optimizer may call it several times, and uses what the last one left.
+
+        Called once it is a part of the loop like any other, as in libraries that run the whole loop inside of one.
+        """
+        look = self._watcher.hook(self._look)
+        calls = 0
+
+        @wraps(closure)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            with self._watcher.operations.unpaused():
+                result = closure(*args, **kwargs)
+            calls += 1
+            track.seen["closure"] = calls > 1
+            look(track, optimizer)
+            return result
+
+        return watched
+
+    def _look(self, track: Track, optimizer: Optimizer) -> None:
+        """At the gradients that the optimizer is about to use, beside the right ones."""
+        if not self._watcher.recorder.judging:
             return
         self._precisions(track)
         parameters = track.parameters
         given = gradients(parameters)
+        track.seen["bare"], track.seen["unset"] = not given, _momentum_unset(optimizer)
         track.seen["finite"] = math.isfinite(norm(given))
         divide_by = _number(getattr(optimizer, "grad_scale", None)) or 1.0
         if track.judged and track.backwards and track.seen["finite"]:
@@ -112,7 +144,8 @@ class Optimizers:
 
     def _shadow(self, track: Track, optimizer: Optimizer, judged: Judged) -> None:
         """The update that the right gradient makes, from the same state; everything is put back."""
-        if track.seen_shadows >= SHADOWS or _number(getattr(optimizer, "found_inf", None)):
+        searches = isinstance(optimizer, torch.optim.LBFGS)  # steps by calling the closure, which no shadow may
+        if searches or track.seen_shadows >= SHADOWS or _number(getattr(optimizer, "found_inf", None)):
             return
         track.seen_shadows += 1
         right, _ = track.expected.right(track.parameters)
@@ -147,7 +180,7 @@ class Optimizers:
             completed=completed,
             closure=closure,
             fused=bool(optimizer.param_groups and optimizer.param_groups[0].get("fused")),
-            lr=_number(optimizer.param_groups[0].get("lr")) or 0.0,
+            lr=self._rate(track, optimizer),
             backwards=tuple(track.backwards),
             dropped=tuple(track.dropped),
             carried=1.0 if getattr(optimizer, "grad_scale", None) is not None else track.carried,
@@ -156,13 +189,24 @@ class Optimizers:
             damage=damage,
             moved=moved,
             first=track.attempts == 0,
+            bare=bool(track.seen.get("bare")),
+            unset=bool(track.seen.get("unset")),
         )
         track.attempts += 1
         track.reset()
+        if not recorder.judging:
+            track.standing = standing(track.parameters)
         self._watcher.modules.attempted(completed=completed)
         if not completed:
             recorder.watch_closely()
         self._watcher.operations.attempted()
+
+    def _rate(self, track: Track, optimizer: Optimizer) -> float:
+        """The first group's; one that is a tensor is read where the window is judged, since that may wait for a device."""
+        lr = optimizer.param_groups[0].get("lr")
+        if track.lr is None or self._watcher.recorder.judging or not isinstance(lr, Tensor):
+            track.lr = _number(lr) or 0.0
+        return track.lr
 
     def _ending(self, after: Any) -> Any:
         """The post hook, which alone may end the script: after as many attempts as were asked for."""
@@ -178,9 +222,10 @@ class Optimizers:
 
     def _precisions(self, track: Track) -> None:
         """Tells once which parameters are kept in a low precision, and where they were made so."""
+        self._watcher.operations.numbers.cuts.settle(track)
         by_dtype: dict[torch.dtype, list[Tensor]] = {}
         for each in track.parameters:
-            if each.dtype in LOW:
+            if each.dtype in LOW and each.requires_grad:
                 by_dtype.setdefault(each.dtype, []).append(each)
         for dtype, parameters in by_dtype.items():
             if dtype not in track.told:
@@ -194,8 +239,32 @@ class Optimizers:
                 )
 
     def made_low(self, track: Track) -> None:
-        """Likewise, before a step that may fail on them."""
+        """Likewise, and of gradients that no scaler can unscale, before a step that may fail on them."""
         self._precisions(track)
+        if "odd" in track.told:
+            return
+        held = [(each, each.grad) for each in track.parameters if each.grad is not None]
+        odd: dict[Literal["complex", "sparse float16"], list[Tensor]] = {
+            "complex": [each for each, gradient in held if gradient.is_complex()],
+            "sparse float16": [each for each, gradient in held if gradient.is_sparse and gradient.dtype == torch.float16],
+        }
+        for what, parameters in odd.items():
+            if parameters:
+                track.told.add("odd")
+                self._watcher.recorder.emit(
+                    OddGradients,
+                    site=self._watcher.modules.cast_at(parameters[0]),
+                    optimizer=track.number,
+                    what=what,
+                    parameters=len(parameters),
+                )
+
+
+def _momentum_unset(optimizer: Optimizer) -> bool:
+    """Whether the optimizer has momentum, and a parameter with a gradient has none of it yet."""
+    groups = [group for group in optimizer.param_groups if group.get("momentum")]
+    held = [each for group in groups for each in group["params"] if each.grad is not None]
+    return any(optimizer.state.get(each, {}).get("momentum_buffer") is None for each in held)
 
 
 def put_right(track: Track, divide_by: float) -> None:

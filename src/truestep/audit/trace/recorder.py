@@ -7,9 +7,22 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps
+from itertools import groupby
 from typing import Any, TypeVar
 
-from truestep.audit.events import Backward, Event, Stepped
+from truestep.audit.events import (
+    Backward,
+    Event,
+    GradientTaken,
+    Restored,
+    Saved,
+    StepCalled,
+    Stepped,
+    Ticked,
+    Unscaled,
+    Updated,
+    Zeroed,
+)
 from truestep.audit.site import Site
 from truestep.audit.story import Totals
 from truestep.audit.trace import frames
@@ -25,6 +38,20 @@ RUN = 4
 ALIKE = 24
 """Windows of one shape of which the events are kept."""
 
+SHAPES = 1024
+"""Shapes, and orders of calls, that are told apart; windows of further shapes are counted alone."""
+
+ORDERS = 64
+"""Orders of calls that are told apart by their length too."""
+
+RETURNS = 4
+"""How often a window is judged because one of its rare order is due again."""
+
+CALLS = frozenset((Backward, GradientTaken, Restored, Saved, StepCalled, Stepped, Ticked, Unscaled, Updated, Zeroed))
+"""What is recorded of every window, judged or not: their order is the window's order of calls."""
+
+Call = tuple[Any, ...]
+
 
 class Recorder:
     """What one process does. A fault of the audit itself is noted here and never reaches the script."""
@@ -39,10 +66,18 @@ class Recorder:
         self.attempts: Counter[int] = Counter()
         self.completed: Counter[int] = Counter()
         self.when_closed: list[Callable[[], None]] = []
-        """Called when a window has been closed, with `judging` set for the next one."""
+        """Called when a window has been closed."""
+        self.when_turned: list[Callable[[], None]] = []
+        """Called when `judging` has changed: on at the attempt before the window, so that its forward is seen; off at its end."""
         self._kept: list[Event] = []
         self._open: list[Event] = []
         self._order = 0
+        self._stepped = False
+        self._calls: list[Call] = []
+        self._orders: dict[tuple[Any, ...], int] = {}
+        """The last window of each order of calls."""
+        self._returned: Counter[tuple[Any, ...]] = Counter()
+        self._due: set[int] = set()
         self._shapes: Counter[tuple[Any, ...]] = Counter()
         self._left_out = 0
         self._faults: dict[str, str] = {}
@@ -62,12 +97,21 @@ class Recorder:
 
     def emit(self, kind: type[Kind], /, *, site: Site | None = None, **fields: Any) -> Kind:
         """Keeps one event."""
-        if kind is Backward and any(isinstance(event, Stepped) for event in self._open):
+        if kind is Backward and self._stepped:
             self.close()
         self._order += 1
         event = kind(order=self._order, site=site, **fields)
         self._open.append(event)
+        if kind in CALLS:
+            self.mark(kind, site, fields.get("completed"), fields.get("carried"), len(fields.get("kept", ())))
+        if kind is Stepped:
+            self._stepped = True
+            self._turn(self.judging or self.will_judge(self.chunk + 1))
         return event
+
+    def mark(self, kind: type[Event], site: Site | None, *more: Any) -> None:
+        """A call that is a part of the window's order, also where no event tells of it."""
+        self._calls.append((kind, None if site is None else (site.path, site.line), *more))
 
     def site(self) -> Site | None:
         """The user's line that is being run."""
@@ -100,25 +144,54 @@ class Recorder:
     def watch_closely(self, windows: int = RUN) -> None:
         """The next windows are judged, whatever their number."""
         self._densely_until = max(self._densely_until, self.chunk + 1 + windows)
+        if self._stepped:
+            self._turn(True)
 
     def will_judge(self, chunk: int) -> bool:
-        """Whether a window is judged: the first ones, those after something happened, and a few after each power of two."""
+        """Whether a window is judged: the first ones, those after something new or when it is due again, and some later ones."""
         power = 1 << max(chunk, 1).bit_length() - 1
-        return chunk < self._densely_until or chunk - power < RUN
+        return chunk < self._densely_until or chunk in self._due or chunk - power < RUN
+
+    def _turn(self, judging: bool) -> None:
+        if judging != self.judging:
+            self.judging = judging
+            for call in self.when_turned:
+                call()
+
+    def _compare(self) -> None:
+        """An order of calls that was never seen makes the next windows judged; one that comes seldom, that in which it is due.
+
+        A longer or shorter window of a known order is such a one too: the last of an epoch, as a rule.
+        """
+        order = tuple(call for call, _ in groupby(self._calls))
+        for each, most in ((order, SHAPES), ((len(self._calls), *order), ORDERS)):
+            last = self._orders.get(each, -1)
+            if last < 0:
+                if len(self._orders) >= most:
+                    continue
+                self.watch_closely()
+            if self.chunk - last > RUN and self._returned[each] < RETURNS:
+                self._returned[each] += 1
+                self._due.add(2 * self.chunk - last)
+            self._orders[each] = self.chunk
+        self._due.discard(self.chunk)
+        self._calls = []
 
     def close(self) -> None:
         """A window is over: its events are kept, unless there are many like them."""
         shape = tuple(map(_shape, self._open))
-        self._shapes[shape] += 1
-        if self._shapes[shape] <= ALIKE:
+        if shape in self._shapes or len(self._shapes) < SHAPES:
+            self._shapes[shape] += 1
+        if 0 < self._shapes[shape] <= ALIKE:
             self._kept += self._open
         else:
             self._left_out += 1
-        self._open = []
+        self._open, self._stepped = [], False
+        self._compare()
         self.chunk += 1
-        self.judging = self.will_judge(self.chunk)
         for call in self.when_closed:
             call()
+        self._turn(self.will_judge(self.chunk))
 
     def mapped(self, what: str, why: str) -> None:
         """Notes what was judged on another device than the script names."""

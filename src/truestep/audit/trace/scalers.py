@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from truestep.audit.events import Restored, ScalerMade, StepCalled, Unscaled, Updated
+from truestep.audit.trace.scales import Scales
 
 if TYPE_CHECKING:
     from truestep.audit.trace.watch import Watcher
@@ -23,6 +24,7 @@ class Scalers:
         self._watcher = watcher
         self._numbers: weakref.WeakKeyDictionary[GradScaler, int] = weakref.WeakKeyDictionary()
         self._count = 0
+        self._scales = Scales()
         self.roots: dict[Any, tuple[int, float]] = {}
         """The scaler and the scale behind a node of a graph."""
         self.stepping: int | None = None
@@ -35,6 +37,10 @@ class Scalers:
             wrapped = getattr(self, f"_{name.strip('_')}")(original)
             patches.replace(GradScaler, name, wraps(original)(wrapped))
         self._watcher.recorder.when_closed.append(self.roots.clear)
+
+    def scales(self) -> set[float]:
+        """Those of all scalers now."""
+        return {self._scale_now(scaler) for scaler in self._numbers}
 
     def number(self, scaler: GradScaler) -> int:
         """The scaler's own, told as made where it was made before the audit began."""
@@ -65,6 +71,7 @@ class Scalers:
 
     def _scale(self, original: Any) -> Any:
         def scale(scaler: GradScaler, outputs: Any) -> Any:
+            entering(scaler, outputs)
             self._watcher.operations.pause()
             try:
                 result = original(scaler, outputs)
@@ -74,9 +81,16 @@ class Scalers:
             return result
 
         @self._watcher.hook
+        def entering(scaler: GradScaler, outputs: Any) -> None:
+            if scaler.is_enabled():
+                self._watcher.operations.taints.entered(outputs)
+
+        @self._watcher.hook
         def scaled(scaler: GradScaler, result: Any) -> None:
-            scale = scaler.get_scale() if scaler.is_enabled() else 1.0
+            scale = self._scale_now(scaler)
             for tensor in [result] if isinstance(result, Tensor) else list(_tensors(result)):
+                if scale != 1.0:
+                    self._watcher.operations.taints.mark([tensor], scale, "loss")
                 if tensor.grad_fn is not None:
                     self.roots[tensor.grad_fn] = (self.number(scaler), scale)
 
@@ -85,6 +99,7 @@ class Scalers:
     def _unscale(self, original: Any) -> Any:
         def unscale_(scaler: GradScaler, optimizer: Any) -> Any:
             inside = self.stepping is not None
+            looked(optimizer)
             self._watcher.operations.pause()
             try:
                 return original(scaler, optimizer)
@@ -93,15 +108,20 @@ class Scalers:
                 unscaled(scaler, optimizer, inside)
 
         @self._watcher.hook
+        def looked(optimizer: Any) -> None:
+            self._watcher.optimizers.made_low(self._watcher.tracks.add(_bare(optimizer)))
+
+        @self._watcher.hook
         def unscaled(scaler: GradScaler, optimizer: Any, inside: bool) -> None:
             track = self._watcher.tracks.add(_bare(optimizer))
-            found = scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"] if scaler.is_enabled() else {}
+            looked = scaler.is_enabled() and self._watcher.recorder.judging
+            found = scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"] if looked else {}
             self._watcher.recorder.emit(
                 Unscaled,
                 site=self._watcher.recorder.site(),
                 scaler=self.number(scaler),
                 optimizer=track.number,
-                scale=scaler.get_scale(),
+                scale=self._scale_now(scaler),
                 found_inf=any(bool(value) for value in found.values()),
                 inside=inside,
             )
@@ -111,7 +131,7 @@ class Scalers:
 
     def _step(self, original: Any) -> Any:
         def step(scaler: GradScaler, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            attempts = called(scaler, optimizer, args, kwargs)
+            counts = called(scaler, optimizer, args, kwargs)
             outer, self.stepping = self.stepping, self.number(scaler)
             ended = False
             self._watcher.operations.pause()
@@ -122,11 +142,11 @@ class Scalers:
             finally:
                 self._watcher.operations.go_on()
                 if ended:
-                    over(optimizer, attempts)
+                    over(scaler, optimizer, counts)
                 self.stepping = outer
 
         @self._watcher.hook
-        def called(scaler: GradScaler, optimizer: Any, args: Any, kwargs: Any) -> int:
+        def called(scaler: GradScaler, optimizer: Any, args: Any, kwargs: Any) -> tuple[int, int]:
             track = self._watcher.tracks.add(_bare(optimizer))
             self._watcher.backwards.gone(track)
             self._watcher.recorder.emit(
@@ -136,11 +156,14 @@ class Scalers:
                 optimizer=track.number,
                 closure=bool(args) or "closure" in kwargs,
             )
-            return track.attempts
+            return track.attempts, self._watcher.recorder.completed[track.number]
 
         @self._watcher.hook
-        def over(optimizer: Any, attempts: int) -> None:
+        def over(scaler: GradScaler, optimizer: Any, counts: tuple[int, int] | None) -> None:
             track = self._watcher.tracks.add(_bare(optimizer))
+            attempts, completed = counts or (None, None)
+            if self._watcher.recorder.completed[track.number] == completed:
+                self._scales.skipped(scaler)
             if track.attempts == attempts:  # its own step was not called
                 self._watcher.optimizers.skipped(_bare(optimizer))
 
@@ -148,19 +171,25 @@ class Scalers:
 
     def _update(self, original: Any) -> Any:
         def update(scaler: GradScaler, new_scale: Any = None) -> Any:
-            before = scaler.get_scale()
+            before = known(scaler)
             result = original(scaler, new_scale)
             updated(scaler, before, new_scale is not None)
             return result
 
         @self._watcher.hook
-        def updated(scaler: GradScaler, before: float, by_hand: bool) -> None:
+        def known(scaler: GradScaler) -> tuple[float, bool]:
+            return self._scale_now(scaler), self._scales.stays(scaler)
+
+        @self._watcher.hook
+        def updated(scaler: GradScaler, before_update: tuple[float, bool] | None, by_hand: bool) -> None:
+            before, stays = before_update or (self._scale_now(scaler), False)
+            self._scales.updated(scaler, stays=stays and not by_hand)
             self._watcher.recorder.emit(
                 Updated,
                 site=self._watcher.recorder.site(),
                 scaler=self.number(scaler),
                 before=before,
-                after=scaler.get_scale(),
+                after=self._scale_now(scaler),
                 by_hand=by_hand,
             )
 
@@ -174,11 +203,12 @@ class Scalers:
 
         @self._watcher.hook
         def restored(scaler: GradScaler) -> None:
-            self._watcher.recorder.emit(
-                Restored, site=self._watcher.recorder.site(), what="scaler", which=self.number(scaler)
-            )
+            self._watcher.recorder.emit(Restored, site=self._watcher.recorder.site(), what="scaler", which=self.number(scaler))
 
         return load_state_dict
+
+    def _scale_now(self, scaler: GradScaler) -> float:
+        return self._scales.now(scaler, look=self._watcher.recorder.judging)
 
     def behind(self, *roots: Tensor) -> tuple[str, int | None, float]:
         """Whether all, none or a part of a backward's roots went through a scaler; which one, and its scale."""

@@ -14,7 +14,6 @@ from torch.optim import Optimizer
 from truestep.audit.site import Site
 from truestep.audit.trace.expected import Expected
 
-
 Standing = dict[int, tuple[int, int]]
 """For each parameter with a gradient, which one it is and how often it was written."""
 
@@ -78,10 +77,11 @@ class Tracks:
 
     def of(self, optimizer: Optimizer) -> Track | None:
         """The optimizer's own; None where it was not seen yet."""
-        return self._tracks.get(optimizer)
+        return self._tracks.get(bare(optimizer))
 
     def add(self, optimizer: Optimizer) -> Track:
         """The optimizer's own, begun where it was not seen yet."""
+        optimizer = bare(optimizer)
         track = self._tracks.get(optimizer)
         if track is None:
             track = self._tracks[optimizer] = Track(number=self._count, optimizer=weakref.ref(optimizer))
@@ -97,6 +97,14 @@ class Tracks:
 def standing(parameters: Iterable[Tensor]) -> Standing:
     """The gradients that are there, without looking at a number."""
     return {id(each): (id(gradient), gradient._version) for each in parameters if (gradient := each.grad) is not None}
+
+
+def bare(optimizer: Optimizer) -> Optimizer:
+    """The optimizer whose own step torch's hooks see, inside of a library's wrapper that passes for one."""
+    inner = getattr(optimizer, "optimizer", None)
+    while isinstance(inner, Optimizer) and inner is not optimizer and not getattr(type(optimizer).step, "hooked", False):
+        optimizer, inner = inner, getattr(inner, "optimizer", None)
+    return optimizer
 
 
 def gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
