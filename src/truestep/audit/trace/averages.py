@@ -24,6 +24,7 @@ class _Average:
     moves: int = 0
     attempts: int = 0
     completed: int = 0
+    backwards: int = 0
     chunk: int = 0
 
 
@@ -63,12 +64,15 @@ class Averages:
         if known is None:
             known = self._models[averaged] = _Average(len(self._models) + len(self._by_line))
         kept = kept or []
-        dtype = next((mean.dtype for mean, _, _ in kept), None) or next((each.dtype for each in averaged.parameters()), torch.float32)
+        dtype = next((mean.dtype for mean, _, _ in kept), None) or next(
+            (each.dtype for each in averaged.parameters()), torch.float32
+        )
         self._tell(
             known,
             self._watcher.recorder.site(),
             by_hand=False,
             dtype=dtype,
+            made=self._watcher.modules.cast_at(kept[0][0]) if kept else None,
             asked=sum(int(differs.sum()) for _, _, differs in kept),
             moved=sum(int(((mean.detach() != before) & differs).sum()) for mean, before, differs in kept),
         )
@@ -81,14 +85,24 @@ class Averages:
         recorder = self._watcher.recorder
         if known is None:
             known = self._by_line[(site.path, site.line)] = _Average(len(self._models) + len(self._by_line))
-        elif known.attempts == self._attempts():  # another parameter's
+        elif known.attempts == self._attempts() and known.backwards == recorder.backwards:  # another parameter's
             return
         elif recorder.chunk - known.chunk > 1:  # windows between were not looked at
             self._remember(known)
             return
         self._tell(known, site, by_hand=True, dtype=dtype, asked=asked, moved=moved)
 
-    def _tell(self, known: _Average, site: Site | None, *, by_hand: bool, dtype: torch.dtype, asked: int, moved: int) -> None:
+    def _tell(
+        self,
+        known: _Average,
+        site: Site | None,
+        *,
+        by_hand: bool,
+        dtype: torch.dtype,
+        asked: int,
+        moved: int,
+        made: Site | None = None,
+    ) -> None:
         recorder = self._watcher.recorder
         known.moves += 1
         recorder.emit(
@@ -102,6 +116,8 @@ class Averages:
             completed=sum(recorder.completed.values()) - known.completed,
             asked=asked,
             moved=moved,
+            made=made,
+            backwards=recorder.backwards - known.backwards,
         )
         self._remember(known)
 
@@ -110,4 +126,4 @@ class Averages:
 
     def _remember(self, known: _Average) -> None:
         known.attempts, known.completed = self._attempts(), sum(self._watcher.recorder.completed.values())
-        known.chunk = self._watcher.recorder.chunk
+        known.backwards, known.chunk = self._watcher.recorder.backwards, self._watcher.recorder.chunk
