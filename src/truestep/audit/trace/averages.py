@@ -37,6 +37,7 @@ class Averages:
         self._by_line: dict[tuple[str, int], _Average] = {}
 
     def install(self) -> None:
+        """Watches `AveragedModel`; averages by hand are told by what is written."""
         original = AveragedModel.update_parameters
         before, after = self._watcher.hook(self._before), self._watcher.hook(self._after)
 

@@ -34,6 +34,7 @@ class Schedulers:
         self._inside = 0
 
     def install(self) -> None:
+        """Watches every scheduler class, those that the script makes too."""
         for kind in [LRScheduler, *_kinds(LRScheduler)]:
             self._watch(kind)
         original = LRScheduler.__init_subclass__

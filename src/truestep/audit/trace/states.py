@@ -26,6 +26,7 @@ class States:
         self._watcher = watcher
 
     def install(self) -> None:
+        """Watches saving, loading and restoring."""
         patches, watcher = self._watcher.patches, self._watcher
         save, load, restore = torch.save, torch.load, Optimizer.load_state_dict
         saved, loaded, restored = watcher.hook(self._saved), watcher.hook(self._loaded), watcher.hook(self._restored)
