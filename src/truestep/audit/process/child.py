@@ -35,7 +35,10 @@ class Ended:
 
 
 def run(arguments: Sequence[str], request: Request, *, stdout_to_stderr: bool, silent: bool = False) -> Ended:
-    """Runs python with `arguments` in the same folder, terminal and group of processes as this one; `silent` hides what it says."""
+    """Runs python with `arguments` in the same folder, terminal and group of processes as this one.
+
+    `silent` hides what it says.
+    """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()  # what was said before the script comes before what it says
     with _Signals() as signals:

@@ -25,7 +25,8 @@ def _theirs(trace: TracebackType | None) -> TracebackType | None:
     """The first frame that is not the audit's; those after it are linked to each other."""
     first = at = _next(trace)
     while at is not None:
-        at.tb_next = at = _next(at.tb_next)
+        following = at.tb_next = _next(at.tb_next)
+        at = following
     return first
 
 
