@@ -26,9 +26,10 @@ def test_cudas_refusal_makes_it_an_error():
         Telling().tell("ScalerMade", enabled=False).backward(low="bfloat16", scale=1.0).step(),
         Telling().tell("ScalerMade").backward(low="bfloat16").backward(low="float16").step(last=2),
         Telling().tell("ScalerMade").backward(low=None).step(),
+        Telling().tell("ScalerMade").tell("Autocast").backward(low="bfloat16").step(),
         Telling().tell("ScalerMade").tell("StepCalled", closure=True).backward(low="bfloat16"),
     ],
-    ids=["off", "float16 too", "no region", "a closure is the fault"],
+    ids=["off", "float16 too", "no region", "a float16 region around it", "a closure is the fault"],
 )
 def test_other_scalers_are_no_finding(telling):
     assert found(RULE, telling) == []

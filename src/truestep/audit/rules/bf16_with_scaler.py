@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truestep.audit.events import LowParameters, Raised, StepCalled, Stepped
+from truestep.audit.events import Autocast, LowParameters, Raised, StepCalled, Stepped
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.story import Story
 from truestep.audit.windows import on
@@ -21,6 +21,7 @@ def check(story: Story) -> Iterator[Finding]:
         if not on(story, number) or closed:
             continue
         formats = {event.low for event in story.backwards.values() if event.scaler == number}
+        formats |= {event.dtype for event in story.of(Autocast) if event.enabled and event.dtype == "float16"}
         stepped = {event.optimizer for event in story.of(Stepped) if event.scaler == number}
         if refused or (low & stepped and "float16" not in formats):
             what = "gradients of bfloat16 parameters went through a loss scaler, whose unscaling CUDA refuses"

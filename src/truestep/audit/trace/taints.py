@@ -96,6 +96,8 @@ class Taints:
     def commutes(self, name: str, given: list[Any], carried: float) -> bool | None:
         """Whether an edit of gradients that carry a scale is the same after an unscaling; None where it is not known."""
         kind, others = words(name), [each for each in given[1:] if isinstance(each, Tensor)]
+        if name.startswith("_foreach"):  # the list that is written stands among them
+            others = [each for each in others if not self._watcher.operations.edits.is_gradient(each)]
         taints = [self._of(each) for each in others]
         if any(taint is not None and (taint.decided or taint.mixed) for taint in taints):
             return False
@@ -202,7 +204,8 @@ def constant(tensors: Any) -> float | None:
 
 def _same(factor: float, carried: float) -> bool:
     """The same scale, or the one that it was before it moved by a power of two."""
-    return math.isclose(math.log2(factor / carried) % 1.0, 0.0, abs_tol=MATCHES) and factor != 1.0
+    powers = math.log2(factor / carried)
+    return math.isclose(powers, round(powers), abs_tol=MATCHES) and factor != 1.0
 
 
 def _zero(tensor: Tensor) -> bool:

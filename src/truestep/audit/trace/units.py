@@ -19,7 +19,7 @@ POWERS = {
 
 _NAMES: dict[Kind, str] = {
     "keeps": "norm vector_norm matrix_norm linalg_norm linalg_vector_norm abs sum mean max amax min amin std stack cat float "
-    "double half bfloat16 to clone detach view reshape flatten ravel squeeze unsqueeze getitem _foreach_norm cpu contiguous"
+    "double half bfloat16 to clone detach view reshape flatten ravel squeeze unsqueeze getitem cpu contiguous"
     " neg permute "
     "transpose t expand expand_as quantile median matmul rmatmul mm bmm mv einsum relu cumsum chunk split unbind topk sort type "
     "type_as nansum hypot get_total_norm copy",
@@ -39,7 +39,7 @@ def words(name: str) -> Kind:
     """The kind of an operation, by torch's name for it, in place or not."""
     if name in ("__float__", "__int__"):
         return "leaves"
-    return _KINDS.get(name.strip("_") if not name.startswith("_foreach") else name, "other")
+    return _KINDS.get(name.removeprefix("_foreach").strip("_"), "other")
 
 
 def power(name: str, given: list[Any]) -> float:
