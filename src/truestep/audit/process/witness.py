@@ -24,7 +24,6 @@ from truestep.audit.plain import read
 from truestep.audit.process.account import Account, Request, excuse, write
 from truestep.audit.process.tracebacks import without_ours
 from truestep.audit.trace import start
-from truestep.audit.trace.optimizers import UpdatesReached
 
 SHARE = 0.01
 """The part of a process's time that writing may take before its end."""
@@ -155,8 +154,6 @@ def _as_always(hook: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(hook)
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if isinstance(error, UpdatesReached):
-            raise SystemExit(0)
         without_ours(error)
         hook(kind, error, error.__traceback__)
 

@@ -28,7 +28,7 @@ SHADOWS = 6
 LOW = (torch.float16, torch.bfloat16)
 
 
-class UpdatesReached(BaseException):  # noqa: N818 - it is no error: it ends a script where the audit was told to
+class UpdatesReached(SystemExit):
     """As many attempts were made as the audit was asked for."""
 
 
@@ -210,15 +210,18 @@ class Optimizers:
 
     def _ending(self, after: Any) -> Any:
         """The post hook, which alone may end the script: after as many attempts as were asked for."""
-        most = self._watcher.settings.max_updates
 
         def hook(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             after(optimizer, args, kwargs)
-            track = self._watcher.tracks.of(optimizer)
-            if most is not None and track is not None and track.attempts >= most and self._watcher.recorder.active:
-                raise UpdatesReached
+            self.enough(optimizer)
 
         return hook
+
+    def enough(self, optimizer: Optimizer) -> None:
+        """Ends the script where as many attempts were made as were asked for."""
+        most, track = self._watcher.settings.max_updates, self._watcher.tracks.of(optimizer)
+        if most is not None and track is not None and track.attempts >= most and self._watcher.recorder.active:
+            raise UpdatesReached(0)
 
     def _precisions(self, track: Track) -> None:
         """Tells once which parameters are kept in a low precision, and where they were made so."""

@@ -144,6 +144,8 @@ class Scalers:
                 if ended:
                     over(scaler, optimizer, counts)
                 self.stepping = outer
+                if ended:
+                    self._watcher.optimizers.enough(_bare(optimizer))
 
         @self._watcher.hook
         def called(scaler: GradScaler, optimizer: Any, args: Any, kwargs: Any) -> tuple[int, int]:
