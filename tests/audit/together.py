@@ -6,6 +6,7 @@ import os
 import runpy
 import sys
 import traceback
+import warnings
 from pathlib import Path
 
 import torch
@@ -39,6 +40,7 @@ def _launcher(script, pipe):
     os.chdir(script.parent)
     sys.argv, sys.path[0:0] = [str(script)], [str(script.parent)]
     told, failure = [], None
+    warnings.resetwarnings()  # those of the test's own process would end a script that merely warns
 
     def spawn(fn, args=(), nprocs=1, join=True, **_):
         told.extend(_ranks(fn, args, nprocs))

@@ -63,6 +63,18 @@ def test_a_reduction_before_the_last_backward_is_named_beside_the_backward():
     assert found(RULE, apart(telling, (1, 2))) == [("error", 9)]
 
 
+def test_a_reduction_after_the_step_that_used_the_gradients_is_named():
+    telling = Telling().backward(ranks=2).step().tell("Reduced", 25).backward(ranks=2).step()
+    (finding,) = RULE(apart(telling, (2,)).story())
+    assert (finding.line, "after the step" in finding.message) == (25, True)
+
+
+def test_a_reduction_of_a_part_is_named():
+    telling = Telling().backward(ranks=2).tell("Reduced", 15).step()
+    (finding,) = RULE(apart(telling, (1,)).story())
+    assert (finding.severity, finding.line, "not all" in finding.message) == ("error", 15, True)
+
+
 def test_a_forward_around_ddp_is_named_at_the_forward():
     telling = Telling().backward(10, synced=False, ranks=2, unsynced=(0,), forward=at(9)).step()
     (finding,) = RULE(apart(telling, (1,)).story())

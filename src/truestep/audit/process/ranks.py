@@ -116,7 +116,12 @@ def _weight(window: Window) -> float | None:
 
 def _reduced(window: Window) -> bool:
     """Whether something makes the ranks' gradients one: DDP, though it be told not to, or a reduction by hand."""
-    return any(backward.synced is not None for backward in window.used) or any(edit.reduced for edit in window.of(Edited))
+    return any(backward.synced is not None for backward in window.used) or _by_hand(window)
+
+
+def _by_hand(window: Window) -> bool:
+    reduced = any(event.what == "gradient" for event in window.of(Reduced))
+    return reduced or any(edit.reduced for edit in window.of(Edited))
 
 
 def _parted(made: Sequence[tuple[Stepped, Window]]) -> bool:

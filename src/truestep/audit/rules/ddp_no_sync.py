@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from truestep.audit.beside import beside
 from truestep.audit.events import Edited, Ranks, Reduced
 from truestep.audit.finding import Finding, Rule, found
+from truestep.audit.site import Site
 from truestep.audit.story import Story, Window
 from truestep.audit.together import attempt, reductions, several, told_not_to
+from truestep.audit.windows import ALONG
 
 
 def check(story: Story) -> Iterator[Finding]:
@@ -22,7 +24,7 @@ def check(story: Story) -> Iterator[Finding]:
             yield _apart(window, told)
     for told in apart.values():
         unseen = attempt(story, told)
-        if unseen is not None:
+        if unseen is not None and unseen.used:
             yield _apart(unseen, told)
 
 
@@ -48,28 +50,41 @@ def _unsynced(story: Story, window: Window, told: Ranks | None) -> Finding:
 
 
 def _apart(window: Window, told: Ranks) -> Finding:
-    last = window.used[-1] if window.used else None
-    by_hand = [event for event in window.of(Reduced) if event.what == "gradient"]
-    early = [event for event in by_hand if last is not None and event.order < last.order]
-    if early and len(early) == len(by_hand):
-        return found(
-            beside(early[-1].site, None if last is None else last.site),
-            f"the gradients were reduced over the ranks before the last of {len(window.used)} backwards: it added each its own",
-            evidence=(_norms(told),),
-            fix="reduce after the last backward of the window",
-        )
-    edits = [edit for edit in window.of(Edited) if by_hand and edit.order > by_hand[-1].order and not edit.reduced]
-    unlike = [edit for edit in edits if edit.cosine is None or edit.cosine < 1 - 1e-3]
-    bypassed = last is not None and window.optimizer in last.unsynced
+    site, words, fix = _cause(window)
+    own = _own_edit(window)
     return found(
-        unlike[-1].site if unlike else None if last is None else last.forward or last.site if bypassed else last.site,
-        "the ranks stepped with different gradients" + (": the forward did not go through DDP" if bypassed else ""),
-        severity="warning" if unlike else "error",
+        site if own is None else own.site,
+        f"the ranks stepped with different gradients: {words if own is None else 'each wrote its own after the reduction'}",
+        severity="error" if own is None else "warning",
         evidence=(_norms(told),),
-        fix="call the DDP module itself, not its .module, once for each backward"
-        if bypassed
-        else "reduce what every backward added",
+        fix=fix,
     )
+
+
+def _cause(window: Window) -> tuple[Site | None, str, str]:
+    """Where it came from, what happened there, and the change."""
+    used, step = window.used, window.step
+    last = used[-1]
+    by_hand = [event for event in window.of(Reduced) if event.what == "gradient"]
+    fix = "reduce all gradients after the last backward of the window, before its step"
+    if by_hand and by_hand[-1].order < used[0].order:
+        return beside(by_hand[-1].site, last.site), "they were reduced after the step that used them", fix
+    if by_hand and by_hand[-1].order < last.order:
+        words = f"they were reduced before the last of {len(used)} backwards, which added each rank's own"
+        return beside(by_hand[-1].site, last.site), words, fix
+    if by_hand:
+        return beside(by_hand[-1].site, None if step is None else step.site), "not all that a step used was reduced", fix
+    if window.optimizer in last.unsynced:
+        around = "call the DDP module itself, not its .module, once for each backward"
+        return last.forward or last.site, "the forward did not go through DDP", around
+    return last.site, "what this backward added was not averaged", "give DDP one forward for each backward"
+
+
+def _own_edit(window: Window) -> Edited | None:
+    """Gradients that a rank changed itself after they were reduced, other than in their length."""
+    by_hand = [event.order for event in window.of(Reduced) if event.what == "gradient"]
+    edits = [edit for edit in window.of(Edited) if by_hand and edit.order > by_hand[-1] and not edit.reduced]
+    return next((edit for edit in edits if edit.cosine is None or edit.cosine < 1 - ALONG), None)
 
 
 def _norms(told: Ranks) -> str:

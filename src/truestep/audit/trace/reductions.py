@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ PUTS_BACK = frozenset(("copy_", "_foreach_copy_", "__set__", "__setitem__"))
 DIFFERENTIABLE = "torch.distributed.nn.functional"
 
 Edit = tuple[Track, Tensor, Tensor]
+What = Literal["gradient", "weights", "number", "other"]
 
 
 class Reductions:
@@ -86,49 +87,61 @@ class Reductions:
         return self._watcher.operations.edits.touching(in_place, [tensor]), norm([tensor.detach()])
 
     def _after(self, name: str, tensor: Tensor, seen: tuple[list[Edit], float], operation: str, later: bool) -> None:
+        """`later` is true where nothing has been reduced yet: the script is going to wait for it."""
         edited, given = seen
-        edits = self._watcher.operations.edits
         tracks = [track for track in self._watcher.tracks if track.backwards and not track.stale]
-        recorder, site = self._watcher.recorder, self._watcher.recorder.site()
-        standing = sum(each.numel() for track in tracks for each in gradients(track.parameters))
-        weights = sum(each.numel() for track in self._watcher.tracks for each in track.parameters)
-        what = "other"
-        if edited or (tensor.numel() > 1 and tensor.numel() == standing) or (name in GATHERS and edits.is_gradient(tensor)):
-            what = "gradient"
-        elif (tensor.numel() == weights and weights > 1) or edits.is_weight(tensor):
-            what = "weights"
-        elif tensor.numel() == 1:
-            what = "number"
-        if what == "gradient" and not edited:
-            self._aside = tensor.numel()
         carried = max((track.carried for track in tracks), default=1.0)
-        recorder.emit(
+        late = self._used_up(tensor)
+        what = self._what(tensor, tracks, is_gradient=bool(edited or late))
+        if what == "gradient" and not (edited or late):
+            self._aside = tensor.numel()
+        self._watcher.recorder.emit(
             Reduced,
-            site=site,
+            site=self._watcher.recorder.site(),
             what=what,
             operation="avg" if "AVG" in operation else operation.rpartition(".")[2].lower(),
             ranks=ranks(),
-            optimizers=tuple(track.number for track in tracks),
+            optimizers=tuple(track.number for track in tracks + late),
             given=given / carried,
             made=None if later or name in GATHERS else norm([tensor.detach()]) / carried,
         )
-        if not edited:
-            return
-        if not later:
-            edits.written(name, edited, reduced=True)
-            return
+        if edited and later:
+            self._will_be_written(name, edited, carried)
+        elif edited:
+            self._watcher.operations.edits.written(name, edited, reduced=True)
+
+    def _what(self, tensor: Tensor, tracks: list[Track], *, is_gradient: bool) -> What:
+        edits, standing = (
+            self._watcher.operations.edits,
+            sum(each.numel() for track in tracks for each in gradients(track.parameters)),
+        )
+        weights = sum(each.numel() for track in self._watcher.tracks for each in track.parameters)
+        if is_gradient or (tensor.numel() > 1 and tensor.numel() == standing) or edits.is_gradient(tensor):
+            return "gradient"
+        if (tensor.numel() == weights and weights > 1) or edits.is_weight(tensor):
+            return "weights"
+        return "number" if tensor.numel() == 1 else "other"
+
+    def _used_up(self, tensor: Tensor) -> list[Track]:
+        """The optimizers that have stepped with this gradient already."""
+        place = tensor.data_ptr()
+        stale = [track for track in self._watcher.tracks if track.stale]
+        return [
+            track for track in stale if any(each.grad is not None and each.grad.data_ptr() == place for each in track.parameters)
+        ]
+
+    def _will_be_written(self, name: str, edited: list[Edit], carried: float) -> None:
+        recorder, site = self._watcher.recorder, self._watcher.recorder.site()
+        told: dict[str, Any] = {
+            "operation": name,
+            "carried": carried,
+            "ratio": None,
+            "cosine": None,
+            "hid": False,
+            "reduced": True,
+        }
         for number in {track.number for track, _, _ in edited}:
-            recorder.emit(
-                Edited,
-                site=site,
-                operation=name,
-                optimizers=(number,),
-                carried=carried,
-                ratio=None,
-                cosine=None,
-                hid=False,
-                reduced=True,
-            )
+            recorder.emit(Edited, site=site, optimizers=(number,), **told)
 
     def _watch_losses(self) -> None:
         """The reduction that autograd goes through, where the script has imported it; its backward reduces once more."""
