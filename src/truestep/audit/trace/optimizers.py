@@ -107,20 +107,29 @@ class Optimizers:
 
         Called once it is a part of the loop like any other, as in libraries that run the whole loop inside of one.
         """
-        look = self._watcher.hook(self._look)
+        look, given_up = self._watcher.hook(self._look), self._watcher.hook(self._given_up)
         calls = 0
 
         @wraps(closure)
         def watched(*args: Any, **kwargs: Any) -> Any:
             nonlocal calls
-            with self._watcher.operations.unpaused():
-                result = closure(*args, **kwargs)
+            try:
+                with self._watcher.operations.unpaused():
+                    result = closure(*args, **kwargs)
+            except BaseException:
+                given_up()
+                raise
             calls += 1
             track.seen["closure"] = calls > 1
             look(track, optimizer)
             return result
 
         return watched
+
+    def _given_up(self) -> None:
+        """A step ends with its closure's exception: there is none after it."""
+        self.stepping -= 1
+        self._watcher.operations.go_on()
 
     def _look(self, track: Track, optimizer: Optimizer) -> None:
         """At the gradients that the optimizer is about to use, beside the right ones."""
