@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +110,7 @@ class Backwards:
     def stand(self, track: Track, parameters: Sequence[Tensor]) -> bool:
         """Whether gradients are not all zeros.
 
-        Where no number is to be looked at, those that a step has used are taken to be cleared if each was written since.
+        Where no number is to be looked at, those that a step has used are taken to be cleared if the first was written since.
         """
         if not self._watcher.recorder.judging and track.standing:
             now = standing(parameters)
@@ -190,10 +190,10 @@ class Backwards:
         number = recorder.backwards
         carried, scaler, scale = known["carried"]
         site = recorder.site()
-        written = {
-            track.number: _written(track.parameters, known["standing"].get(track.number, {})) for track in self._watcher.tracks
-        }
-        touched = [track for track in self._watcher.tracks if written[track.number]]
+        written = {track: _written(track.parameters, known["standing"].get(track.number, {})) for track in self._watcher.tracks}
+        first = {track: key for track, keys in written.items() if (key := next(keys, None)) is not None}
+        touched = list(first)
+        reached = frozenset(first.values()).union(*written.values()) if recorder.judging else None
         held = norm([each for track in touched for each in gradients(track.parameters)]) if recorder.judging else None
         shares, unread = known["shares"]
         forward = modules.take()
@@ -227,7 +227,7 @@ class Backwards:
             tokens=forward.tokens,
             zeroed=known["zeroed"],
             parts=shares,
-            reached=self._numbers.setdefault(frozenset[int]().union(*written.values()), len(self._numbers)),
+            reached=None if reached is None else self._numbers.setdefault(reached, len(self._numbers)),
             zeros=_zeros(touched) if recorder.judging and scale == 1.0 and low == "float16" else None,
         )
         for track in touched:
@@ -251,7 +251,7 @@ class Backwards:
         if judging:
             track.expected.add(track.parameters, scale)
         if not recorder.judging:
-            track.standing = standing(track.parameters)
+            track.standing = standing(track.parameters, most=1)
         track.backwards.append(event.number)
         track.weights = norm(track.weights_now()) if recorder.judging else None
         track.sites[event.number] = event.site
@@ -286,9 +286,12 @@ def _zeros(touched: Sequence[Track]) -> float | None:
     return sum(int((each == 0).sum()) for each in held) / elements if elements else None
 
 
-def _written(parameters: Sequence[Tensor], before: Standing) -> frozenset[int]:
+def _written(parameters: Sequence[Tensor], before: Standing) -> Iterator[int]:
     """The parameters whose gradients a backward wrote, or made."""
-    return frozenset(key for key, now in standing(parameters).items() if before.get(key) != now)
+    for each in parameters:
+        gradient = each.grad
+        if gradient is not None and before.get(id(each)) != (id(gradient), gradient._version):
+            yield id(each)
 
 
 def _value(root: Tensor | None, scale: float) -> float | None:

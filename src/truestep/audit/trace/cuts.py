@@ -85,7 +85,8 @@ class Cuts:
 
         @wraps(original)
         def watched(region: Any, *args: Any, **kwargs: Any) -> Any:
-            noted()
+            if not self._over:
+                noted()
             return original(region, *args, **kwargs)
 
         self._watcher.patches.replace(kind, name, watched)

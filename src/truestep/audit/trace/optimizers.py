@@ -204,7 +204,7 @@ class Optimizers:
         track.attempts += 1
         track.reset()
         if not recorder.judging:
-            track.standing = standing(track.parameters)
+            track.standing = standing(track.parameters, most=1)
         self._watcher.modules.attempted(completed=completed)
         if not completed:
             recorder.watch_closely()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ class Track:
     stale: bool = False
     """The gradients that stand there have been used by a step."""
     standing: Standing = field(default_factory=dict)
-    """The gradients as the last backward or attempt left them; kept where the window is not judged."""
+    """The first gradient as the last backward or attempt left it; kept where the window is not judged."""
     lr: float | None = None
     """The learning rate of the first group, as it was last looked at."""
     attempts: int = 0
@@ -94,9 +95,10 @@ class Tracks:
         return [track for track in self if any(id(parameter) in wanted for parameter in track.parameters)]
 
 
-def standing(parameters: Iterable[Tensor]) -> Standing:
-    """The gradients that are there, without looking at a number."""
-    return {id(each): (id(gradient), gradient._version) for each in parameters if (gradient := each.grad) is not None}
+def standing(parameters: Iterable[Tensor], most: int | None = None) -> Standing:
+    """The gradients that are there, or the first of them, without looking at a number."""
+    there = ((id(each), (id(gradient), gradient._version)) for each in parameters if (gradient := each.grad) is not None)
+    return dict(islice(there, most))
 
 
 def bare(optimizer: Optimizer) -> Optimizer:
