@@ -81,7 +81,10 @@ class Edits:
 
     def setting(self, parameter: Any, value: Any) -> list[tuple[Track, Tensor, Tensor]]:
         """Likewise where `.grad` itself is about to be set; setting None is no edit."""
-        if not isinstance(value, Tensor) or not isinstance(parameter, Tensor) or parameter.grad is None:
+        if not isinstance(value, Tensor) or not isinstance(parameter, Tensor):
+            return []
+        if parameter.grad is None:
+            self._put(parameter)
             return []
         known = self._gradient(parameter.grad)
         return [] if known is None else [(known[0], parameter, parameter.grad.detach().clone())]
