@@ -89,6 +89,22 @@ class Edits:
         known = self._gradient(parameter.grad)
         return [] if known is None else [(known[0], parameter, parameter.grad.detach().clone())]
 
+    def _put(self, parameter: Tensor) -> None:
+        """A gradient is put where none stands, such as the mean of what the script has kept of earlier ones."""
+        for track in self._watcher.tracks.holding([parameter]):
+            if track.backwards:
+                self._watcher.recorder.emit(
+                    Edited,
+                    site=self._watcher.recorder.site(),
+                    operation="set",
+                    optimizers=(track.number,),
+                    carried=track.carried,
+                    ratio=None,
+                    cosine=None,
+                    hid=False,
+                    commutes=True,
+                )
+
     def written(
         self, name: str, before: list[tuple[Track, Tensor, Tensor]], *, reduced: bool = False, commutes: bool | None = None
     ) -> None:
