@@ -43,7 +43,7 @@ _HOMES = {
     "run": ("Shuffled",),
     "tasks": ("Splits", "Task"),
 }
-"""Where each public name lives: it is imported when it is first asked for, so that `--help` and a pytest run do not wait for torch."""
+"""Where each public name lives. It is imported when it is first asked for: `--help` and a run of pytest do not wait for torch."""
 
 __all__ = [
     "Alert",

@@ -1,4 +1,4 @@
-"""Judging many scripts fast: torch is imported once, and each script runs in a forked child that is watched like any other process."""
+"""Judging many scripts fast: torch is imported once, and each script runs in a forked child that is watched."""
 
 import contextlib
 import hashlib
@@ -70,10 +70,14 @@ def digest(left):
         value = left[name]
         if isinstance(value, torch.nn.Module):
             tensors = [*value.parameters(), *value.buffers()]
-            found.update(repr([len(module._forward_hooks) + len(module._forward_pre_hooks) for module in value.modules()]).encode())
+            found.update(
+                repr([len(module._forward_hooks) + len(module._forward_pre_hooks) for module in value.modules()]).encode()
+            )
         elif isinstance(value, torch.optim.Optimizer):
             tensors = [each for state in value.state.values() for each in state.values() if isinstance(each, torch.Tensor)]
-            hooks = [getattr(value, name, ()) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")]  # a wrapper has none
+            hooks = [
+                getattr(value, name, ()) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+            ]  # a wrapper has none
             found.update(repr([len(each) for each in hooks]).encode())
         else:
             tensors = [value] if isinstance(value, torch.Tensor) else []
@@ -107,9 +111,7 @@ def _child(script, pipe, watched):
             recorder = watcher.recorder
             findings = judge(Story(events=tuple(recorder.events), totals=recorder.totals()))
             coverage = recorder.coverage()
-            pipe.send(
-                Examined(output=printed.getvalue(), ended=ended, findings=findings, coverage=coverage, digest=digest(left))
-            )
+            pipe.send(Examined(output=printed.getvalue(), ended=ended, findings=findings, coverage=coverage, digest=digest(left)))
     except Exception:
         pipe.send(Examined(output=printed.getvalue(), ended=ended, failure=traceback.format_exc()))
     finally:

@@ -1,4 +1,4 @@
-"""Scripts that people might have written, each with one planted mistake, beside their repaired twins and correct ones of odd styles.
+"""Scripts that people might have written: with one planted mistake each, repaired, or correct in odd styles.
 
 They were written by people who had not read the rules. In the quick profile every second script is run; the full one runs all.
 """
@@ -7,10 +7,12 @@ import os
 from pathlib import Path
 
 import pytest
+
 from tests.audit.harness import examine, fault
 
 CORPUS = Path(__file__).with_name("corpus")
-APART = {"libraries", "ddp-no-sync", "ddp-loss-factor", "rank-local-decision"}  # processes of their own: test_libraries, test_ranks
+# Processes of their own: test_libraries, test_ranks.
+APART = {"libraries", "ddp-no-sync", "ddp-loss-factor", "rank-local-decision"}
 FULL = os.environ.get("TRUESTEP_FULL") == "1"
 
 MISSED: dict[str, str] = {}

@@ -67,6 +67,7 @@ class Damage:
     cosine: float | None
 
     def __str__(self) -> str:
+        """In words."""
         if not self.right or not self.wrong:
             size = f"the update was {self.wrong:.3g} long where {self.right:.3g} is right"
         elif abs(self.wrong / self.right - 1) < 0.01:
@@ -97,6 +98,8 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalerMade(Event):
+    """A loss scaler was made."""
+
     scaler: int
     asked: bool
     """The `enabled` it was given."""
@@ -109,6 +112,8 @@ class ScalerMade(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OptimizerMade(Event):
+    """An optimizer was made, or seen first."""
+
     optimizer: int
     kind: str
     fused: bool
@@ -147,6 +152,8 @@ class Cut(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchedulerMade(Event):
+    """A schedule of learning rates was made."""
+
     scheduler: int
     kind: str
     optimizer: int
@@ -241,6 +248,8 @@ class PenaltyInScaledUnits(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unscaled(Event):
+    """A scaler divided an optimizer's gradients by its scale."""
+
     scaler: int
     optimizer: int
     scale: float
@@ -251,6 +260,8 @@ class Unscaled(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Clipped(Event):
+    """Gradients were clipped, or a clip was refused because they are not finite."""
+
     how: Literal["norm", "value", "hand"]
     limit: float | None
     norm: float | None
@@ -297,7 +308,7 @@ class GradientRead(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Zeroed(Event):
-    """Gradients of backwards that no step had used are gone; the site is that of the last zero_grad, None where there was none."""
+    """Gradients of backwards that no step had used are gone; the site is that of the last zero_grad, if there was one."""
 
     optimizer: int
     dropped: tuple[int, ...]
@@ -353,6 +364,8 @@ class Stepped(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Updated(Event):
+    """A scaler was told to move its scale."""
+
     scaler: int
     before: float
     after: float
@@ -362,6 +375,8 @@ class Updated(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticked(Event):
+    """A schedule was moved on."""
+
     scheduler: int
     kind: str
     optimizer: int

@@ -1,4 +1,4 @@
-"""Proof of a finding: the script again for a few updates, each optimizer given the right gradient, beside the run as it stands."""
+"""Proof of a finding: the script again for a few updates with the right gradients, beside the run as it stands."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ class Course:
 
     @property
     def words(self) -> str:
+        """Its first loss and its last."""
         return f"{self.losses[0]:.4g} to {self.losses[-1]:.4g}"
 
 
 def course(story: Story, attempts: int) -> Course | None:
     """The mean loss of each of the first attempts of the first optimizer; None where fewer than two are known."""
     first = min((window.optimizer for window in story.windows), default=None)
-    losses = []
+    losses: list[float] = []
     for window in story.windows:
         known = [backward.loss for backward in window.used if backward.loss is not None]
         if window.optimizer == first and window.step is not None and known and window.number == len(losses) + 1:

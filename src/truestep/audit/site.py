@@ -14,12 +14,13 @@ class Place:
     function: str = "<module>"
 
     def __str__(self) -> str:
+        """`path:line`."""
         return f"{self.path}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where something was called: the innermost line of the user's own code, the lines that led there, and the library between."""
+    """Where something was called: the innermost line of the user's own code, the lines that led there, and the library."""
 
     place: Place
     callers: tuple[Place, ...] = ()
@@ -29,11 +30,14 @@ class Site:
 
     @property
     def path(self) -> str:
+        """Of the user's file."""
         return self.place.path
 
     @property
     def line(self) -> int:
+        """In the user's file, from 1."""
         return self.place.line
 
     def __str__(self) -> str:
+        """The user's line, as `path:line`."""
         return str(self.place)

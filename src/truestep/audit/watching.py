@@ -61,7 +61,8 @@ def watch(*, device: str | None = None) -> Iterator[Findings]:
     """
     from truestep.audit.judge import judge  # noqa: PLC0415 - torch's parts, and every rule: not for those who do not audit
     from truestep.audit.story import Story  # noqa: PLC0415
-    from truestep.audit.trace import Settings, start  # noqa: PLC0415
+    from truestep.audit.trace import start  # noqa: PLC0415
+    from truestep.audit.trace.settings import Settings  # noqa: PLC0415
 
     global _watching  # noqa: PLW0603 - what is watched is the process
     if _watching:

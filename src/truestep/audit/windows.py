@@ -34,9 +34,9 @@ def unscaled_by_hand(event: Edited) -> bool:
 def clips(window: Window) -> Iterator[Clipped | Edited]:
     """Torch's clips and those made by hand, in order."""
     for event in window.events:
-        if isinstance(event, Clipped) and window.optimizer in event.optimizers and not event.strict and event.limit != math.inf:
-            yield event
-        elif isinstance(event, Edited) and window.optimizer in event.optimizers and _clips_by_hand(event):
+        if (
+            isinstance(event, Clipped) and window.optimizer in event.optimizers and not event.strict and event.limit != math.inf
+        ) or (isinstance(event, Edited) and window.optimizer in event.optimizers and _clips_by_hand(event)):
             yield event
 
 
@@ -79,7 +79,9 @@ def updates(window: Window) -> tuple[Updated, ...]:
 
 def damage_of(windows: Iterable[Window]) -> str | None:
     """The first measured damage among windows."""
-    return next((str(window.step.damage) for window in windows if window.step is not None and window.step.damage is not None), None)
+    return next(
+        (str(window.step.damage) for window in windows if window.step is not None and window.step.damage is not None), None
+    )
 
 
 def gradients_of(windows: Iterable[Window]) -> tuple[str, ...]:

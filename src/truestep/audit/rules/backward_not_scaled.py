@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from truestep.audit.events import Backward, GradientTaken, Raised, Unscaled
 from truestep.audit.finding import Finding, Rule, found
-from truestep.audit.windows import damage_of, gradients_of, on
 from truestep.audit.story import Story, Window
+from truestep.audit.windows import damage_of, gradients_of, on
 
 
 def check(story: Story) -> Iterator[Finding]:
@@ -66,7 +66,13 @@ def _unscaled_by(story: Story, window: Window) -> Unscaled | None:
     made = story.scalers.get(window.step.scaler or 0)
     scale = scales[0] if scales else (made.scale if made else 1.0)
     return Unscaled(
-        order=window.step.order, site=None, scaler=window.step.scaler or 0, optimizer=window.optimizer, scale=scale, found_inf=False, inside=True
+        order=window.step.order,
+        site=None,
+        scaler=window.step.scaler or 0,
+        optimizer=window.optimizer,
+        scale=scale,
+        found_inf=False,
+        inside=True,
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from truestep.audit.events import Clipped, Edited
 from truestep.audit.finding import Finding, Rule, found
-from truestep.audit.windows import clips, damage_of, gradients_of
 from truestep.audit.story import Story, Window
+from truestep.audit.windows import clips, damage_of, gradients_of
 
 LIMITS: dict[str, tuple[str | int, ...]] = {"norm": ("max_norm", 1), "value": ("clip_value", 1)}
 """Where the limit stands in a call of torch's clips."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from truestep.audit.events import Clipped
 from truestep.audit.finding import Finding, Rule, found
-from truestep.audit.windows import between_used, clips, damage_of, gradients_of
 from truestep.audit.story import Story
+from truestep.audit.windows import between_used, clips, damage_of, gradients_of
 
 
 def check(story: Story) -> Iterator[Finding]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from truestep.audit.events import Raised, StepCalled, Unscaled, Updated
 from truestep.audit.finding import Finding, Rule, found
-from truestep.audit.windows import on
 from truestep.audit.story import Story
+from truestep.audit.windows import on
 
 
 def check(story: Story) -> Iterator[Finding]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from truestep.audit.events import Stepped, Unscaled
 from truestep.audit.finding import Finding, Rule, found
-from truestep.audit.windows import damage_of, gradients_of, on, updates
 from truestep.audit.story import Story
+from truestep.audit.windows import damage_of, gradients_of, on, updates
 
 
 def check(story: Story) -> Iterator[Finding]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truestep.audit.finding import Finding, Rule, found
-from truestep.audit.windows import damage_of, gradients_of, scaled
 from truestep.audit.story import Story
+from truestep.audit.windows import damage_of, gradients_of, scaled
 
 
 def check(story: Story) -> Iterator[Finding]:

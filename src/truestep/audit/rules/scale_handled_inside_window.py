@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from truestep.audit.events import Raised, Unscaled
 from truestep.audit.finding import Finding, Rule, found
-from truestep.audit.windows import between_used, damage_of, gradients_of, on, unscales, updates
 from truestep.audit.story import Story
+from truestep.audit.windows import between_used, damage_of, gradients_of, on, unscales, updates
 
 
 def check(story: Story) -> Iterator[Finding]:
@@ -20,8 +20,12 @@ def check(story: Story) -> Iterator[Finding]:
             fix="call scaler.update() once per window, after scaler.step(optimizer)",
         )
     for window in story.windows:
-        opened = [event for event in between_used(window, unscales(window)) if isinstance(event, Unscaled) and on(story, event.scaler)]
-        moved = [event for event in updates(window) if event in between_used(window, updates(window)) and event.before != event.after]
+        opened = [
+            event for event in between_used(window, unscales(window)) if isinstance(event, Unscaled) and on(story, event.scaler)
+        ]
+        moved = [
+            event for event in updates(window) if event in between_used(window, updates(window)) and event.before != event.after
+        ]
         if not opened and not moved:
             continue
         first = opened[0] if opened else moved[0]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from truestep.audit.events import Edited, Raised, Stepped, Unscaled
 from truestep.audit.finding import Finding, Rule, found
-from truestep.audit.windows import after_used, close, damage_of, gradients_of, on, unscaled_by_hand, unscales, updates
 from truestep.audit.story import Story, Window
+from truestep.audit.windows import after_used, close, damage_of, gradients_of, on, unscaled_by_hand, unscales, updates
 
 
 def check(story: Story) -> Iterator[Finding]:
@@ -58,7 +58,12 @@ def _by_hand(story: Story, window: Window) -> Iterator[Finding]:
         return
     again = [event for event in window.after(edits[0], Unscaled) if on(story, event.scaler)]
     judged = window.step.judged
-    fused = judged is not None and window.step.fused and window.step.scaler is not None and close(judged.ratio * edits[0].carried, 1.0)
+    fused = (
+        judged is not None
+        and window.step.fused
+        and window.step.scaler is not None
+        and close(judged.ratio * edits[0].carried, 1.0)
+    )
     if again or fused:
         yield found(
             edits[0].site,
@@ -75,6 +80,9 @@ RULE = Rule(
     why="The update becomes as many times too small as the loss scale is large; called twice, unscale_ raises.",
     bad="for p in model.parameters():\n    p.grad /= scaler.get_scale()\nscaler.step(optimizer)",
     good="scaler.unscale_(optimizer)\nscaler.step(optimizer)",
-    sources=("https://github.com/huggingface/transformers/issues/23935", "https://github.com/huggingface/transformers/issues/24449"),
+    sources=(
+        "https://github.com/huggingface/transformers/issues/23935",
+        "https://github.com/huggingface/transformers/issues/24449",
+    ),
     check=check,
 )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from truestep.audit.events import Backward, Raised, Zeroed
 from truestep.audit.finding import Finding, Rule, found
-from truestep.audit.windows import damage_of, gradients_of
 from truestep.audit.story import Story, Window
+from truestep.audit.windows import damage_of, gradients_of
 
 
 def check(story: Story) -> Iterator[Finding]:
@@ -23,7 +23,9 @@ def _cleared(story: Story, window: Window) -> Iterator[Finding]:
     zeros = [zero for zero in window.of(Zeroed) if lost & set(zero.dropped)]
     if not gone or not zeros:
         return
-    if window.step is None and not any("No inf checks were recorded for this optimizer" in each.text for each in story.of(Raised)):
+    if window.step is None and not any(
+        "No inf checks were recorded for this optimizer" in each.text for each in story.of(Raised)
+    ):
         return
     if not window.used and zeros[-1].order > gone[-1].order:
         yield found(

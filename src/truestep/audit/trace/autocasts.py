@@ -12,7 +12,7 @@ from truestep.audit.events import Autocast
 from truestep.audit.trace.frames import owner
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 
 class Autocasts:

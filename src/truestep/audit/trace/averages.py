@@ -15,7 +15,7 @@ from truestep.audit.events import Averaged
 from truestep.audit.site import Site
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 
 @dataclass

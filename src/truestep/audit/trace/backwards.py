@@ -17,7 +17,7 @@ from truestep.audit.trace.taints import constant
 from truestep.audit.trace.tracks import Standing, Track, gradients, norm, ranks, standing
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 
 class Backwards:
@@ -37,6 +37,7 @@ class Backwards:
         self._healed: set[torch.nn.Module] = set()
 
     def install(self) -> None:
+        """Puts the instrument in place."""
         patches, watcher = self._watcher.patches, self._watcher
         backward, grad = torch.autograd.backward, torch.autograd.grad
         before, after = watcher.hook(self._before), watcher.hook(self._after)
@@ -124,7 +125,7 @@ class Backwards:
         modules = self._watcher.modules
         if not self._watcher.recorder.judging:
             return
-        for module in set(modules._poisoned) - self._healed:
+        for module in set(modules.poisoned) - self._healed:
             if all(bool(torch.isfinite(each).all()) for each in module.buffers(recurse=False) if each.is_floating_point()):
                 self._healed.add(module)
                 self._watcher.recorder.emit(Healed, module=modules.name(module))

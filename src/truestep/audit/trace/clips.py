@@ -14,7 +14,7 @@ from truestep.audit.events import Clipped
 from truestep.audit.trace.tracks import gradients, norm
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 
 class Clips:

@@ -14,8 +14,8 @@ from truestep.audit.events import Cut
 from truestep.audit.site import Site
 
 if TYPE_CHECKING:
+    from truestep.audit.trace.parts import Watcher
     from truestep.audit.trace.tracks import Track
-    from truestep.audit.trace.watch import Watcher
 
 NODES = 2000
 """Nodes of a graph that are looked at for parameters behind a cut."""

@@ -12,15 +12,15 @@ from truestep.audit.events import Edited
 from truestep.audit.trace.tracks import Track, ranks
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 UNSCALES = 1e-3
 """Relative difference of an edit's ratio from 1 / scale that still makes it an unscaling by hand."""
 
-AVERAGES = frozenset("add_ __iadd__ lerp_ copy_ _foreach_add_ _foreach_lerp_ addcmul_ __set__".split())
+AVERAGES = frozenset(["add_", "__iadd__", "lerp_", "copy_", "_foreach_add_", "_foreach_lerp_", "addcmul_", "__set__"])
 
 
-NO_EDITS = frozenset("zero_ _foreach_zero_ detach_ requires_grad_ retain_grad".split())
+NO_EDITS = frozenset(["zero_", "_foreach_zero_", "detach_", "requires_grad_", "retain_grad"])
 """Writes that leave nothing, or change no number."""
 
 
@@ -123,9 +123,15 @@ class Edits:
             ratio = now / was if finite and was else None
             cosine = float(torch.dot(old, new)) / (was * now) if finite and was and now else None
             reduced = reduced or self._averages_ranks(ratio, cosine)
-            event = dict(operation=name.strip("_"), optimizers=(track.number,), carried=track.carried, ratio=ratio, cosine=cosine)
+            known: dict[str, Any] = {"operation": name.strip("_"), "carried": track.carried, "ratio": ratio, "cosine": cosine}
             self._watcher.recorder.emit(
-                Edited, site=site, hid=not finite and math.isfinite(now), reduced=reduced, commutes=commutes, **event
+                Edited,
+                site=site,
+                hid=not finite and math.isfinite(now),
+                reduced=reduced,
+                commutes=commutes,
+                optimizers=(track.number,),
+                **known,
             )
             self._unscaled(track, ratio, cosine)
         if name == "__set__":
@@ -157,12 +163,12 @@ class Edits:
             if any(isinstance(each, float) and 0 < each < 1 for each in given):
                 self._parts[result.data_ptr()] = weights[0]
         elif name in AVERAGES and tensors and self._weight(tensors[0]) is None and (weights or self._part(tensors)):
-            source = (weights or [self._part(tensors)])[0]
+            source = weights[0] if weights else self._part(tensors)
             if source is not None and source.shape == tensors[0].shape and self._small(name, given):
                 self._watcher.averages.by_hand(self._watcher.recorder.site(), tensors[0].dtype, 0, 0)
         elif name in ("add", "__add__", "__radd__", "lerp") and isinstance(result, Tensor) and not result.requires_grad:
-            source = self._part(tensors)
-            if source is not None and source.shape == result.shape:
+            part = self._part(tensors)
+            if part is not None and part.shape == result.shape:
                 self._watcher.averages.by_hand(self._watcher.recorder.site(), result.dtype, 0, 0)
 
     def is_weight(self, tensor: Tensor) -> bool:

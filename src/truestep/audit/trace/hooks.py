@@ -13,7 +13,7 @@ from truestep.audit.events import Edited
 from truestep.audit.site import Place, Site
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 
 class Hooks:
@@ -26,7 +26,8 @@ class Hooks:
         self._told: set[tuple[str, int]] = set()
 
     def install(self) -> None:
-        register = torch.Tensor.register_hook
+        """Puts the instrument in place."""
+        register: Any = torch.Tensor.register_hook
         compared = self._watcher.hook(self._compared)
 
         @wraps(register)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +15,13 @@ from torch.utils.hooks import RemovableHandle
 
 from truestep.audit.events import Poisoned
 from truestep.audit.site import Site
+from truestep.audit.trace.forward import Forward
 
 if TYPE_CHECKING:
+    from truestep.audit.trace.parts import Watcher
     from truestep.audit.trace.tracks import Track
-    from truestep.audit.trace.watch import Watcher
 
 LOW = (torch.float16, torch.bfloat16)
-
-
-@dataclass
-class Forward:
-    """The calls of outermost modules since the last backward."""
-
-    site: Site | None = None
-    calls: int = 0
-    examples: int | None = None
-    tokens: int | None = None
 
 
 class Modules:
@@ -55,10 +45,13 @@ class Modules:
         self._cast: dict[int, tuple[weakref.ref[Tensor], Site | None]] = {}
 
     def install(self) -> None:
+        """Puts the instrument in place."""
         self._listen()
         self._watcher.recorder.when_turned.append(self._listen)
         patches, watcher = self._watcher.patches, self._watcher
-        forward, apply, register = DistributedDataParallel.forward, nn.Module._apply, nn.Module.register_parameter
+        forward: Any = DistributedDataParallel.forward
+        apply: Any = nn.Module._apply
+        register: Any = nn.Module.register_parameter
         noted, cast, made = watcher.hook(self._ddp), watcher.hook(self._note_cast), watcher.hook(self._note_made)
 
         @wraps(forward)
@@ -67,7 +60,7 @@ class Modules:
             return forward(ddp, *args, **kwargs)
 
         @wraps(apply)
-        def watched_apply(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+        def watched_apply(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             low = cast(module, None)
             result = apply(module, *args, **kwargs)
             cast(module, low)
@@ -102,7 +95,13 @@ class Modules:
         self._watcher.patches.replace(DistributedDataParallel, "__init__", __init__)
         self._watcher.patches.replace(DistributedDataParallel, "__setattr__", __setattr__)
 
+    @property
+    def poisoned(self) -> weakref.WeakSet[nn.Module]:
+        """Those whose buffers were left unfit."""
+        return self._poisoned
+
     def remove(self) -> None:
+        """Takes it away."""
         for handle in self._handles:
             handle.remove()
         self._handles = []

@@ -16,7 +16,7 @@ from truestep.audit.trace import frames
 from truestep.audit.trace.cuts import Cuts
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 LOW = (torch.float16, torch.bfloat16)
 

@@ -18,9 +18,25 @@ from truestep.audit.trace.reductions import Reductions
 from truestep.audit.trace.taints import Taints
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
-FACTORS = frozenset("mul __mul__ __rmul__ div __truediv__ __rtruediv__ true_divide multiply divide __imul__ __itruediv__ mul_ div_".split())
+FACTORS = frozenset(
+    [
+        "mul",
+        "__mul__",
+        "__rmul__",
+        "div",
+        "__truediv__",
+        "__rtruediv__",
+        "true_divide",
+        "multiply",
+        "divide",
+        "__imul__",
+        "__itruediv__",
+        "mul_",
+        "div_",
+    ]
+)
 
 
 class _Mode(TorchFunctionMode):
@@ -54,6 +70,7 @@ class Operations:
         self._observe_epsilon = watcher.hook(self.numbers.stepping)
 
     def install(self) -> None:
+        """Puts the instrument in place."""
         self._watcher.recorder.when_closed.append(self.edits.forget)
         self._watcher.recorder.when_turned.append(self._turned)
         compile = torch.compile
@@ -67,6 +84,7 @@ class Operations:
         self._enter()
 
     def remove(self) -> None:
+        """Takes it away."""
         self._leave()
 
     def pause(self) -> None:
@@ -194,15 +212,15 @@ class Operations:
 
     def _enter(self) -> None:
         if self._mode is None and not self._compiled:
-            self._mode = _Mode(self)
-            self._mode.__enter__()
+            self._mode = mode = _Mode(self)
+            mode.__enter__()  # type: ignore[no-untyped-call]  # torch's is untyped
 
     def _leave(self) -> None:
         """Off the stack, where it lies on top; below another's mode, and while it hands on a call, it stays and looks away."""
         mode = self._mode
         depth = torch._C._len_torch_function_stack()
         if mode is not None and depth and torch._C._get_function_stack_at(depth - 1) is mode:
-            mode.__exit__(None, None, None)
+            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]  # likewise
             self._mode = None
 
     def _give_way(self) -> None:

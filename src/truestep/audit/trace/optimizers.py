@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,20 +13,18 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from truestep.audit.events import Damage, Judged, LowParameters, Moved, OddGradients, OptimizerMade, Stepped
-from truestep.audit.site import Site
+from truestep.audit.events import Judged, LowParameters, OddGradients, OptimizerMade, Stepped
+from truestep.audit.trace.shadow import LOW, compared, number, put_right, shadow_step
 from truestep.audit.trace.tracks import Track, gradients, norm, standing
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 AGREES = 0.01
 """Relative difference of a gradient from the right one that is looked into."""
 
 SHADOWS = 6
 """Shadow steps of one optimizer, at most."""
-
-LOW = (torch.float16, torch.bfloat16)
 
 
 class UpdatesReached(SystemExit):
@@ -42,6 +41,7 @@ class Optimizers:
         """How deep in optimizers' own steps the process is."""
 
     def install(self) -> None:
+        """Puts the instrument in place."""
         original = Optimizer.__init__
         watcher = self._watcher
 
@@ -53,11 +53,13 @@ class Optimizers:
         know = watcher.hook(self.know)
         watcher.patches.replace(Optimizer, "__init__", __init__)
         before, after = watcher.hook(self._before), watcher.hook(self._after)
-        if "torch._dynamo" in __import__("sys").modules:
-            before, after = torch.compiler.disable(before), torch.compiler.disable(after)
+        if "torch._dynamo" in sys.modules:
+            disable: Any = torch.compiler.disable
+            before, after = disable(before), disable(after)
         self._handles = [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(self._ending(after))]
 
     def remove(self) -> None:
+        """Takes it away."""
         for handle in self._handles:
             handle.remove()
 
@@ -76,9 +78,9 @@ class Optimizers:
             kind=type(optimizer).__name__,
             fused=bool(group.get("fused")),
             parameters=len(track.parameters),
-            lr=_number(group.get("lr")) or 0.0,
-            eps=_number(defaults.get("eps")),
-            momentum=_number(defaults.get("momentum")),
+            lr=number(group.get("lr")) or 0.0,
+            eps=number(defaults.get("eps")),
+            momentum=number(defaults.get("momentum")),
         )
         return track
 
@@ -140,7 +142,7 @@ class Optimizers:
         given = gradients(parameters)
         track.seen["bare"], track.seen["unset"] = not given, _momentum_unset(optimizer)
         track.seen["finite"] = math.isfinite(norm(given))
-        divide_by = _number(getattr(optimizer, "grad_scale", None)) or 1.0
+        divide_by = number(getattr(optimizer, "grad_scale", None)) or 1.0
         if track.judged and track.backwards and track.seen["finite"]:
             track.seen["judged"] = judged = track.expected.judge(parameters, divide_by)
             if judged is not None and not judged.agrees(AGREES) and self._watcher.settings.right:
@@ -154,7 +156,7 @@ class Optimizers:
     def _shadow(self, track: Track, optimizer: Optimizer, judged: Judged) -> None:
         """The update that the right gradient makes, from the same state; everything is put back."""
         searches = isinstance(optimizer, torch.optim.LBFGS)  # steps by calling the closure, which no shadow may
-        if searches or track.seen_shadows >= SHADOWS or _number(getattr(optimizer, "found_inf", None)):
+        if searches or track.seen_shadows >= SHADOWS or number(getattr(optimizer, "found_inf", None)):
             return
         track.seen_shadows += 1
         right, _ = track.expected.right(track.parameters)
@@ -164,7 +166,7 @@ class Optimizers:
         self.stepping -= 1
         self._watcher.operations.go_on()
         track = self.know(optimizer)
-        seen, track_found = track.seen, _number(getattr(optimizer, "found_inf", None))
+        seen, track_found = track.seen, number(getattr(optimizer, "found_inf", None))
         self._tell(
             track,
             optimizer,
@@ -180,7 +182,7 @@ class Optimizers:
         recorder = self._watcher.recorder
         recorder.attempts[track.number] += 1
         recorder.completed[track.number] += completed
-        damage, moved = _compared(track, optimizer) if completed else (None, None)
+        damage, moved = compared(track, optimizer) if completed else (None, None)
         recorder.emit(
             Stepped,
             site=recorder.site(),
@@ -214,7 +216,7 @@ class Optimizers:
         """The first group's; one that is a tensor is read where the window is judged, since that may wait for a device."""
         lr = optimizer.param_groups[0].get("lr")
         if track.lr is None or self._watcher.recorder.judging or not isinstance(lr, Tensor):
-            track.lr = _number(lr) or 0.0
+            track.lr = number(lr) or 0.0
         return track.lr
 
     def _ending(self, after: Any) -> Any:
@@ -277,85 +279,3 @@ def _momentum_unset(optimizer: Optimizer) -> bool:
     groups = [group for group in optimizer.param_groups if group.get("momentum")]
     held = [each for group in groups for each in group["params"] if each.grad is not None]
     return any(optimizer.state.get(each, {}).get("momentum_buffer") is None for each in held)
-
-
-def put_right(track: Track, divide_by: float) -> None:
-    """The optimizer is given what it should have been given, times what it will still divide by."""
-    right, _ = track.expected.right(track.parameters)
-    for each in track.parameters:
-        gradient = right.get(id(each))
-        if gradient is not None and each.grad is not None:
-            each.grad.copy_(_like(gradient * divide_by, each))
-
-
-def shadow_step(optimizer: Optimizer, parameters: list[Tensor], right: dict[int, Tensor]) -> list[tuple[Tensor, Tensor]]:
-    """How far each parameter moves with the right gradients; parameters, gradients, state and random state are put back."""
-    kept = [(each, each.detach().clone(), each.grad) for each in parameters]
-    state = {key: dict(value) for key, value in optimizer.state.items()}
-    values = {id(value): value.clone() for held in state.values() for value in held.values() if isinstance(value, Tensor)}
-    groups = [dict(group) for group in optimizer.param_groups]
-    scaling = {name: vars(optimizer)[name] for name in ("grad_scale", "found_inf") if name in vars(optimizer)}
-    random = torch.get_rng_state()
-    try:
-        for name in scaling:
-            delattr(optimizer, name)
-        for each in parameters:
-            gradient = right.get(id(each))
-            each.grad = None if gradient is None else _like(gradient, each)
-        own = type(optimizer).step
-        getattr(own, "__wrapped__", own)(optimizer)
-        return [(each, each.detach() - before) for each, before, _ in kept]
-    finally:
-        for name, value in scaling.items():
-            setattr(optimizer, name, value)
-        with torch.no_grad():
-            for each, before, gradient in kept:
-                each.copy_(before)
-                each.grad = gradient
-            _put_back(optimizer, state, values)
-        for group, before in zip(optimizer.param_groups, groups, strict=True):
-            group.clear()
-            group.update(before)
-        torch.set_rng_state(random)
-
-
-def _put_back(optimizer: Optimizer, state: dict[Any, dict[str, Any]], values: dict[int, Tensor]) -> None:
-    for key in [key for key in optimizer.state if key not in state]:
-        del optimizer.state[key]
-    for key, held in state.items():
-        for value in held.values():
-            if isinstance(value, Tensor):
-                value.copy_(values[id(value)])
-        optimizer.state[key].clear()
-        optimizer.state[key].update(held)
-
-
-def _like(gradient: Tensor, parameter: Tensor) -> Tensor:
-    shaped = torch.view_as_complex(gradient) if parameter.is_complex() else gradient
-    return shaped.to(parameter.dtype).reshape(parameter.shape)
-
-
-def _compared(track: Track, optimizer: Optimizer) -> tuple[Damage | None, Moved | None]:
-    """What the step did beside what it should have done, and how much of low-precision parameters it moved."""
-    start = track.seen.get("start") or []
-    steps = [(each, each.detach() - before) for each, before in start]
-    damage = None
-    if "right" in track.seen:
-        wrong, right = [step for _, step in steps], [step for _, step in track.seen["right"]]
-        lengths = norm(wrong), norm(right)
-        dot = sum(float((one.double() * other.double()).sum()) for one, other in zip(wrong, right, strict=True))
-        both = lengths[0] * lengths[1]
-        damage = Damage(wrong=lengths[0], right=lengths[1], cosine=dot / both if both else None)
-    low = [(each, step) for each, step in steps if each.dtype in LOW and each.grad is not None]
-    if not low or not (_number(optimizer.param_groups[0].get("lr")) or 0.0):
-        return damage, None
-    asked = sum(int((each.grad != 0).sum()) for each, _ in low if each.grad is not None)
-    moved = sum(int(((step != 0) & (each.grad != 0)).sum()) for each, step in low if each.grad is not None)
-    return damage, Moved(dtype=str(low[0][0].dtype).removeprefix("torch."), moved=moved, asked=asked)
-
-
-def _number(value: Any) -> float | None:
-    """A float, of a tensor too; None for what is none."""
-    if isinstance(value, Tensor):
-        return float(value) if value.numel() == 1 else None
-    return float(value) if isinstance(value, (int, float)) else None

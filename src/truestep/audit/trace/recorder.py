@@ -29,7 +29,7 @@ from truestep.audit.trace import frames
 
 Kind = TypeVar("Kind", bound=Event)
 
-DENSE = 12
+DENSE = 24
 """Windows that are judged from the start; later ones are sampled."""
 
 RUN = 4

@@ -13,7 +13,7 @@ from truestep.audit.events import Edited, Reduced
 from truestep.audit.trace.tracks import Track, gradients, norm, ranks
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 REDUCES = ("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor")
 """The functions of torch.distributed that bring numbers of all ranks together."""

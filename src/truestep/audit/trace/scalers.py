@@ -14,7 +14,7 @@ from truestep.audit.events import Restored, ScalerMade, StepCalled, Unscaled, Up
 from truestep.audit.trace.scales import Scales
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 
 class Scalers:
@@ -31,6 +31,7 @@ class Scalers:
         """The scaler whose step is running."""
 
     def install(self) -> None:
+        """Puts the instrument in place."""
         patches = self._watcher.patches
         for name in ("__init__", "scale", "unscale_", "step", "update", "load_state_dict"):
             original = getattr(GradScaler, name)

@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from truestep.audit.events import Restored, SchedulerMade, Ticked
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Schedulers:
         original = LRScheduler.__init_subclass__
         watch = self._watcher.recorder.guard(self._watch)
 
-        def __init_subclass__(cls: type, **kwargs: Any) -> None:
+        def __init_subclass__(cls: type, /, **kwargs: Any) -> None:
             original(**kwargs)
             watch(cls)
 
@@ -140,4 +140,5 @@ class Schedulers:
 
 
 def _kinds(kind: type) -> list[type]:
-    return [each for child in kind.__subclasses__() for each in (child, *_kinds(child))]
+    children: list[type] = kind.__subclasses__()
+    return [each for child in children for each in (child, *_kinds(child))]

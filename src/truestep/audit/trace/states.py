@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from truestep.audit.events import Loaded, Restored, Saved
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 SCALER = {"scale", "growth_factor", "backoff_factor", "growth_interval"}
 """The keys of an enabled scaler's state."""

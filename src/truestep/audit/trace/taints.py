@@ -16,7 +16,7 @@ from truestep.audit.site import Site
 from truestep.audit.trace.units import POWERS, Kind, power, words
 
 if TYPE_CHECKING:
-    from truestep.audit.trace.watch import Watcher
+    from truestep.audit.trace.parts import Watcher
 
 Of = Literal["gradient", "clip", "loss", "penalty"]
 

@@ -74,6 +74,7 @@ class Tracks:
         self._count = 0
 
     def __iter__(self) -> Iterator[Track]:
+        """Each, in order."""
         return iter(list(self._tracks.values()))
 
     def of(self, optimizer: Optimizer) -> Track | None:
