@@ -26,6 +26,7 @@ class Scalers:
         self._count = 0
         self._scales = Scales()
         self.roots: dict[Any, tuple[int, float]] = {}
+        self._scaled_in: dict[Any, int] = {}
         """The scaler and the scale behind a node of a graph."""
         self.stepping: int | None = None
         """The scaler whose step is running."""
@@ -37,7 +38,7 @@ class Scalers:
             original = getattr(GradScaler, name)
             wrapped = getattr(self, f"_{name.strip('_')}")(original)
             patches.replace(GradScaler, name, wraps(original)(wrapped))
-        self._watcher.recorder.when_closed.append(self.roots.clear)
+        self._watcher.recorder.when_closed.append(self._forget)
 
     def scales(self) -> set[float]:
         """Those of all scalers now."""
@@ -94,6 +95,7 @@ class Scalers:
                     self._watcher.operations.taints.mark([tensor], scale, "loss")
                 if tensor.grad_fn is not None:
                     self.roots[tensor.grad_fn] = (self.number(scaler), scale)
+                    self._scaled_in[tensor.grad_fn] = self._watcher.recorder.chunk
 
         return scale
 
@@ -212,6 +214,13 @@ class Scalers:
 
     def _scale_now(self, scaler: GradScaler) -> float:
         return self._scales.now(scaler, look=self._watcher.recorder.judging)
+
+    def _forget(self) -> None:
+        """A window is closed when the next one's first backward begins, by when more of the next one's losses may be scaled."""
+        old = self._watcher.recorder.chunk - 1
+        for node in [node for node, chunk in self._scaled_in.items() if chunk < old or node not in self.roots]:
+            self._scaled_in.pop(node)
+            self.roots.pop(node, None)
 
     def behind(self, *roots: Tensor) -> tuple[str, int | None, float]:
         """Whether all, none or a part of a backward's roots went through a scaler; which one, and its scale."""
