@@ -56,6 +56,10 @@ class Judged:
         return abs(self.ratio - 1) <= tolerance and 1 - self.cosine <= tolerance
 
 
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}" if 1000 <= ratio < 1e12 else f"{ratio:.3g}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Damage:
     """What a wrong gradient did to the update, by a step with the right one from the same state, which was taken back."""
@@ -73,9 +77,9 @@ class Damage:
         elif abs(self.wrong / self.right - 1) < 0.01:
             size = "the update was as long as the right one"
         elif self.wrong < self.right:
-            size = f"the update was {self.right / self.wrong:,.3g} times too small"
+            size = f"the update was {_times(self.right / self.wrong)} times too small"
         else:
-            size = f"the update was {self.wrong / self.right:,.3g} times too large"
+            size = f"the update was {_times(self.wrong / self.right)} times too large"
         return size + ("" if self.cosine is None else f", its cosine to the right one is {self.cosine:.3f}")
 
 
@@ -291,6 +295,8 @@ class Edited(Event):
     """By a reduction over the ranks."""
     commutes: bool | None = None
     """Whether it gives the same after an unscaling as before one; None where that is not known."""
+    reshapes: bool = False
+    """It multiplied them by a mask that was made of them, or by a number made of them alone, as a normalising does: no clip."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
