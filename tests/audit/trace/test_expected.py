@@ -1,4 +1,4 @@
-"""What should reach an optimizer: the sum of each backward's gradients by its own scale, and the shadow step that measures a damage."""
+"""What should reach an optimizer, each backward by its own scale; and the shadow step that measures a damage."""
 
 import math
 
