@@ -40,7 +40,8 @@ class Modules:
         """The line that last told a DDP not to average."""
         self._averaging: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
         """Whether the last forward of each DDP asked for it."""
-        self._buffered: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._buffered: weakref.WeakKeyDictionary[nn.Module, dict[str, int]] = weakref.WeakKeyDictionary()
+        """How often each buffer had been written when its module was first seen: a constant, a mask say, is nobody's harm."""
         self._poisoned: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._cast: dict[int, tuple[weakref.ref[Tensor], Site | None]] = {}
 
@@ -124,13 +125,13 @@ class Modules:
         self.stack.clear()
         if completed and not self._watcher.recorder.judging:
             return
-        for module in list(self._buffered):
+        for module, written in list(self._buffered.items()):
             if module in self._poisoned:
                 continue
             bad = [
                 name
                 for name, buffer in module.named_buffers(recurse=False)
-                if buffer.is_floating_point() and not bool(torch.isfinite(buffer).all())
+                if buffer.is_floating_point() and buffer._version != written.get(name) and not bool(torch.isfinite(buffer).all())
             ]
             if bad:
                 self._poisoned.add(module)
@@ -162,7 +163,8 @@ class Modules:
         if not torch.is_grad_enabled():
             self._watcher.operations.numbers.cuts.blind(module)
         if module._buffers and module.training:
-            self._buffered.add(module)
+            if module not in self._buffered:
+                self._buffered[module] = {name: buffer._version for name, buffer in module._buffers.items() if buffer is not None}
 
     def _outermost(self, module: nn.Module, inputs: Any) -> None:
         if self.root is None or self.root() is not module:
