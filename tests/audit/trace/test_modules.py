@@ -11,7 +11,7 @@ class Masked(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.linear = torch.nn.Linear(4, 1)
-        self.register_buffer("mask", torch.full((4,), -torch.inf).triu())
+        self.register_buffer("mask", torch.full((4, 4), -torch.inf).triu(1))
         self.register_buffer("seen", torch.zeros(4))
 
     def forward(self, x):
