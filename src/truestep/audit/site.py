@@ -27,6 +27,8 @@ class Site:
     """The user's lines above it, innermost first."""
     library: Place | None = None
     """The outermost line of another package below the user's line, where the call came through one; None where it did not."""
+    below_library: int | None = None
+    """How many of the leading lines were called by another package, which lies between them and the rest; None where none was."""
 
     @property
     def path(self) -> str:

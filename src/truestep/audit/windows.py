@@ -36,13 +36,14 @@ def clips(window: Window) -> Iterator[Clipped | Edited]:
     for event in window.events:
         if (
             isinstance(event, Clipped) and window.optimizer in event.optimizers and not event.strict and event.limit != math.inf
-        ) or (isinstance(event, Edited) and window.optimizer in event.optimizers and _clips_by_hand(event)):
+        ) or (isinstance(event, Edited) and window.optimizer in event.optimizers and clips_by_hand(event)):
             yield event
 
 
-def _clips_by_hand(event: Edited) -> bool:
+def clips_by_hand(event: Edited) -> bool:
+    """Whether an edit clamped gradients, or made them shorter by something that has to do with a limit."""
     clamps = event.operation.startswith(("clamp", "clip"))
-    if event.operation.startswith(("add", "iadd", "sub", "isub", "lerp", "sign")):
+    if event.reshapes or event.operation.startswith(("add", "iadd", "sub", "isub", "lerp", "sign")):
         return False
     return not event.reduced and not event.hid and (clamps or (shortened(event) and not unscaled_by_hand(event)))
 

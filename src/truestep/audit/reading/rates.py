@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from truestep.audit.reading.flow import Flow, Item, returned
@@ -62,8 +62,9 @@ class Rates:
         self.by_line: dict[int, list[Rate]] = {}
         """By each line of the call that reads the clock last."""
         nodes = list(ast.walk(names.text.tree))
-        remainders = [node.right for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)]
-        self._periods = {path(each) for each in remainders} - {None}
+        remainders = [node for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)]
+        counts = set(_counts(nodes))
+        self._periods = {path(each.right) for each in remainders if counts & set(map(last, ast.walk(each.left)))} - {None}
         for node in nodes:
             if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.Div)) and not self._inside(node):
                 for rate in filter(self._counts_work, self._read(node)):
@@ -209,6 +210,14 @@ def product(item: Item, *, inverse: bool = False) -> Iterator[Factor]:
         yield from product(item.to(node.right), inverse=inverse ^ isinstance(node.op, ast.Div))
     else:
         yield Factor(item=item, inverse=inverse)
+
+
+def _counts(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The names that loops go through or that are added to: what a period is held against, as a size that has to divide
+    another is not."""
+    for node in nodes:
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.AugAssign, ast.comprehension)):
+            yield from (name for each in ast.walk(node.target) if (name := last(each)))
 
 
 def _reads(node: ast.AST) -> bool:

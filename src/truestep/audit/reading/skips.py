@@ -87,6 +87,16 @@ def tests_of_result(names: Names, place: Place) -> list[Place]:
     return list(dict.fromkeys(found))
 
 
+def hangs_on(names: Names, place: Place, line: int) -> bool:
+    """Whether a test that decides about the call at `place` stands on a line, or asks a name that was given its value there."""
+    for test in names.text.tests(place):
+        uses = [each for each in ast.walk(test) if isinstance(each, (ast.Name, ast.Attribute))]
+        nodes = [test, *(definition.value for use in uses for definition in names.seen(use))]
+        if any(getattr(each, "lineno", 0) <= line <= (getattr(each, "end_lineno", 0) or 0) for each in nodes):
+            return True
+    return False
+
+
 def own_guards(names: Names, place: Place, step: Place | None) -> list[ast.expr]:
     """The tests that decide about the call at `place` and not about the step."""
     shared = set() if step is None else set(names.text.tests(step))

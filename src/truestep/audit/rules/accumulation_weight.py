@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
+from truestep.audit.beside import companion, lines
+from truestep.audit.events import Backward
 from truestep.audit.finding import Finding, Rule, Severity, found
-from truestep.audit.site import Site
+from truestep.audit.site import Place, Site
 from truestep.audit.story import Story
 from truestep.audit.weights import Weighed, holds, weighed
 from truestep.audit.windows import close, gradients_of
 
 AMBIGUOUS = 2
 """A window of which a second division looks like the 0.5 that many losses have."""
+
+ASKS = ("gradient_accumulation_steps", "accumulate_grad_batches")
+"""Keywords by which libraries are asked to accumulate."""
 
 
 def check(story: Story) -> Iterator[Finding]:
@@ -40,25 +46,49 @@ def _judged(story: Story, each: Weighed) -> Iterator[Finding]:
     first, words = each.backwards[-1], _words(each)
     if close(total, 1 / number, 0.01) and each.divided_by(number) and each.rescaled == 1.0:
         yield _found(first.divided, words + f": the loss was divided by {number} twice", number, error=True)
+        earlier = [divisor.site for divisor in first.divisors if divisor.site is not None and divisor.site != first.divided]
+        yield from companion(first.divided, earlier[-1] if earlier else None, "here it is divided the other time")
     elif close(total, number, 0.01) and each.even and not each.divided_by(number):
         if close(total * each.rescaled, 1.0, 0.01):
             return  # its gradient was divided after the window
         meant = _meant(story, each)
+        main = _own_line(story, first)
         yield found(
-            first.site,
+            main,
             words + ": they were summed, not averaged" + (", and the learning rate was divided by their number" if meant else ""),
             severity="note" if meant else "warning",
             evidence=gradients_of([each.window]),
             fix=f"divide the loss by the {number} microbatches of the window, or declare the sum",
         )
+        yield from companion(main, first.computed, "here that loss is made, and not divided")
     elif each.even and each.rescaled == 1.0 and _by_another_number(each):
         given = ", ".join(f"{divisor:g}" for divisor in each.shares[0].divisors)
         yield _found(
-            first.divided or first.site,
+            first.divided or _own_line(story, first),
             words + f": the loss was divided by {given}, the window holds {number}",
             number,
             error=False,
         )
+        if first.divided is not None:
+            yield from companion(first.divided, first.site, "here that loss enters the window")
+
+
+def _own_line(story: Story, backward: Backward) -> Site | None:
+    """The line of a backward; where a library's loop made it, the user's that made the loss, or asked for the accumulation."""
+    site, computed = backward.site, backward.computed
+    if site is None or site.library is None or site.below_library is not None:
+        return site
+    if computed is not None:
+        return computed if computed.below_library is not None else site
+    if story.sources.loop(site.place) is not None:
+        return site
+    for place in lines(site):
+        names = story.sources.names(place.path)
+        nodes = () if names is None else ast.walk(names.text.tree)
+        asks = next((each for each in nodes if isinstance(each, ast.keyword) and each.arg in ASKS), None)
+        if asks is not None:
+            return Site(place=Place(place.path, asks.lineno, place.function), library=site.library)
+    return site
 
 
 def _words(each: Weighed) -> str:
@@ -106,6 +136,7 @@ def _divided_later(each: Weighed) -> Iterator[Finding]:
             " divided already"
         )
         yield found(site, words, evidence=gradients_of([each.window]), fix="divide once, here or at the loss")
+        yield from companion(site, each.backwards[-1].divided, "here each loss had been divided already")
 
 
 def _in_part(each: Weighed) -> Iterator[Finding]:
@@ -121,6 +152,8 @@ def _in_part(each: Weighed) -> Iterator[Finding]:
             severity="warning",
             fix="divide the whole loss",
         )
+        last = undivided[-1]
+        yield from companion(last.divided or last.site, last.computed or last.site, "here the terms are put together")
 
 
 RULE = Rule(

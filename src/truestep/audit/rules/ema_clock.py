@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truestep.audit.beside import beside, last_step, middle
+from truestep.audit.beside import beside, companion, last_step, middle
 from truestep.audit.events import Averaged
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.rules import skip_detection
@@ -38,6 +38,7 @@ def check(story: Story) -> Iterator[Finding]:
             fix="move it only where the optimizer stepped and the scale did not fall",
             times=len(wrong),
         )
+        yield from companion(site, wrong[0].site, "here that average is moved")
 
 
 RULE = Rule(

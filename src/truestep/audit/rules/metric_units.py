@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from truestep.audit.events import Clipped, GradientRead, PenaltyInScaledUnits
+from truestep.audit.beside import companion, lines
+from truestep.audit.events import Clipped, Edited, GradientRead, PenaltyInScaledUnits
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.site import Place
 from truestep.audit.story import Story
+from truestep.audit.windows import clips_by_hand
 
 FINITE = ("isfinite", "isnan", "isinf")
 """Tests that the scale does not change."""
@@ -39,12 +41,14 @@ def check(story: Story) -> Iterator[Finding]:
             else "read it after scaler.unscale_(optimizer), or divide it by scaler.get_scale()",
             times=len(events),
         )
+        if first.made is not None:
+            yield from companion(first.made, first.site, "here that number left the tensors, in units of the loss scale")
 
 
 def _explained(story: Story, event: GradientRead) -> bool:
     if event.of == "penalty" and story.of(PenaltyInScaledUnits):
         return True
-    if event.of == "clip" and _bounded(story, event):  # clip-before-unscale names it
+    if _bounded(story, event) if event.of == "clip" else _clips_with(story, event):  # clip-before-unscale names it
         return True
     site = event.site
     if site is None:
@@ -60,6 +64,15 @@ def _bounded(story: Story, event: GradientRead) -> bool:
         if event.made is not None and each.site is not None and each.site.place == event.made.place
     ]
     return any(each.limit is not None and math.isfinite(each.limit) for each in clips)
+
+
+def _clips_with(story: Story, event: GradientRead) -> bool:
+    """Whether the next edit of gradients is a clip by hand, made in the same function while they carry the scale."""
+    edit = next((each for each in story.of(Edited) if each.order > event.order), None)
+    if event.of != "gradient" or edit is None or edit.carried == 1.0 or not clips_by_hand(edit):
+        return False
+    functions = {(place.path, place.function) for place in lines(event.site)}
+    return any((place.path, place.function) in functions for place in lines(edit.site))
 
 
 RULE = Rule(

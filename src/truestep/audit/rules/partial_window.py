@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truestep.audit.beside import lines
+from truestep.audit.beside import companion, lines
 from truestep.audit.events import Backward, Restored, Zeroed
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.site import Site
@@ -84,12 +84,15 @@ def _dropped(story: Story, window: Window) -> Iterator[Finding]:
             continue
         if not alike((*gone, *used)) or not all(_meant_for(each, len(used)) for each in gone):
             continue
+        closing = _closing(story, None if window.step is None else window.step.site)
         yield found(
-            zero.site,
-            f"{len(gone)} microbatches of a window that holds {len(used)} were cleared before any step had used them",
+            closing,
+            f"{len(gone)} microbatches of a window that holds {len(used)} were left when it did not close, and cleared before any"
+            " step had used them",
             severity="warning",
             fix="step on what is left when an epoch ends, divided by its own number, before clearing",
         )
+        yield from companion(closing, zero.site, "here they were cleared")
 
 
 def _meant_for(backward: Backward, size: int) -> bool:

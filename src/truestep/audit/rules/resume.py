@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truestep.audit.beside import beside
+from truestep.audit.beside import beside, companion
 from truestep.audit.events import Loaded, Restored, Saved, Stepped, Updated
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.reading.restores import unreached
@@ -41,11 +41,17 @@ def _without_scaler(story: Story) -> Iterator[Finding]:
             evidence=_after(story, saved.order),
             fix='save "scaler": scaler.state_dict() beside the optimizer\'s, and load it',
         )
+        restored = _restored(story, saved.order)
+        yield from companion(saved.site, None if restored is None else restored.site, "here an optimizer is restored, no scaler")
+
+
+def _restored(story: Story, order: int) -> Restored | None:
+    return next((event for event in story.of(Restored) if event.order > order and event.what == "optimizer"), None)
 
 
 def _after(story: Story, order: int) -> tuple[str, ...]:
     """What a run that was resumed within the same process lost."""
-    restored = next((event for event in story.of(Restored) if event.order > order and event.what == "optimizer"), None)
+    restored = _restored(story, order)
     if restored is None:
         return ()
     steps = [step for step in story.of(Stepped) if step.order > restored.order and step.optimizer == restored.which]
@@ -94,6 +100,8 @@ def _not_restored(story: Story) -> Iterator[Finding]:
             evidence=(f"after the optimizer was restored {lost} of {len(steps)} attempts were skipped",) if lost else (),
             fix="call scaler.load_state_dict with what was saved",
         )
+        other = loaded.site if test is None else optimizers[0].site
+        yield from companion(optimizers[0].site if test is None else Site(place=test), other, "here the checkpoint is restored")
 
 
 RULE = Rule(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from truestep.audit.beside import beside, lines
+from truestep.audit.beside import beside, companion, lines
 from truestep.audit.events import Averaged, Event, StepCalled, Stepped, Ticked, Updated
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.reading import skips
@@ -23,7 +24,7 @@ def check(story: Story) -> Iterator[Finding]:
 
 def lines_of(story: Story) -> frozenset[Place]:
     """The lines that this rule names, which others then need not."""
-    return frozenset(site.place for _, site in _guarded(story))
+    return frozenset(site.place for _, site, _ in _guarded(story))
 
 
 def _files(story: Story, kind: type[Event]) -> list[str]:
@@ -40,7 +41,10 @@ def _comparisons(story: Story) -> Iterator[Finding]:
             continue
         here = {line for file, line in updating if file == path}
         for each in skips.comparisons(names):
-            yield from _compared(each, skips.beside(names, each.first, here), grown)
+            for finding in _compared(each, skips.beside(names, each.first, here), grown):
+                yield finding
+                late = finding.line == each.first.line
+                yield from _companion(story, each.first if late else each.place, each.place if late else None)
 
 
 def _compared(each: skips.Comparison, updating: set[int], grown: list[Updated]) -> Iterator[Finding]:
@@ -66,6 +70,24 @@ def _compared(each: skips.Comparison, updating: set[int], grown: list[Updated]) 
         )
 
 
+def _companion(story: Story, test: Place, other: Place | None) -> Iterator[Finding]:
+    """A note at the other line of a comparison, or at what hangs on it."""
+    if other is not None:
+        yield from companion(Site(place=test), Site(place=other), "here that reading is compared with another")
+    else:
+        yield from companion(Site(place=test), _act(story, test), "here that test decides what is done for an update")
+
+
+def _act(story: Story, test: Place) -> Site | None:
+    """The first schedule or average that moved under a test of a file, made at a line of it."""
+    names = story.sources.names(test.path)
+    for event in (*story.of(Ticked), *story.of(Averaged)) if names is not None else ():
+        for index, place in enumerate(lines(event.site)):
+            if names is not None and place.path == test.path and skips.hangs_on(names, place, test.line):
+                return Site(place=place, callers=lines(event.site)[index + 1 :])
+    return None
+
+
 def _results(story: Story) -> Iterator[Finding]:
     """`scaler.step` returns what `optimizer.step` did, which is None without a closure."""
     for place in dict.fromkeys(
@@ -82,10 +104,12 @@ def _results(story: Story) -> Iterator[Finding]:
                 severity="warning",
                 fix="compare scaler.get_scale() before and after update()",
             )
+            act = _act(story, test) or Site(place=place)
+            yield from companion(Site(place=test), act, "here that result is taken, or decides what is done for an update")
 
 
 def _guards(story: Story) -> Iterator[Finding]:
-    for event, site in _guarded(story):
+    for event, site, test in _guarded(story):
         names = story.sources.names(site.path)
         text = None if names is None else story.sources.guard_text(site.place)
         yield found(
@@ -97,9 +121,11 @@ def _guards(story: Story) -> Iterator[Finding]:
             else (),
             fix="test whether the scale fell: if scaler.get_scale() >= scale_before",
         )
+        at = Site(place=Place(site.path, test.lineno, site.place.function))
+        yield from companion(site, at, "here that test is made, which does not see the skip")
 
 
-def _guarded(story: Story) -> Iterator[tuple[Event, Site]]:
+def _guarded(story: Story) -> Iterator[tuple[Event, Site, ast.expr]]:
     """Ticks and moves on skipped attempts that stand under a test of their own which asks of something that the attempt did."""
     events: tuple[Ticked | Averaged, ...] = (*story.of(Ticked), *story.of(Averaged))
     for event in events:
@@ -114,11 +140,10 @@ def _guarded(story: Story) -> Iterator[tuple[Event, Site]]:
         same = stepped is not None and (stepped.path, stepped.place.function) == (site.path, site.place.function)
         own = skips.own_guards(names, site.place, stepped.place if same and stepped is not None else None)
         fused = _fused(story, event)
-        if any(
-            skips.asks_of_a_skip(story.sources.flow, names, test) or (fused and skips.notices_a_change(names, test))
-            for test in own
-        ):
-            yield event, site
+        for test in own:
+            if skips.asks_of_a_skip(story.sources.flow, names, test) or (fused and skips.notices_a_change(names, test)):
+                yield event, site, test
+                break
 
 
 def _fused(story: Story, event: Event) -> bool:

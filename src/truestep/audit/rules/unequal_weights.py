@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truestep.audit.beside import companion
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.story import Story
 from truestep.audit.weights import Weighed, weighed
@@ -32,6 +33,8 @@ def check(story: Story) -> Iterator[Finding]:
                     f" {sum(share.elements for share in each.shares):g}"
                 ),
             )
+            main, other = (last.divided, last.site) if last.divided is not None else (last.site, last.computed)
+            yield from companion(main, other, "here these microbatches, each a mean of its own, enter the window")
 
 
 def _spread(each: Weighed) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truestep.audit.beside import companion
 from truestep.audit.events import Backward, Raised, Zeroed
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.story import Story, Window
@@ -74,6 +75,8 @@ def _kept(story: Story, window: Window) -> Iterator[Finding]:
         damage=damage_of([window]),
         fix="call optimizer.zero_grad() after the step",
     )
+    if not partly:
+        yield from companion(first.site, before[0].step.site, "here the step used gradients that nothing cleared after it")
 
 
 RULE = Rule(

@@ -106,9 +106,15 @@ class Edits:
                 )
 
     def written(
-        self, name: str, before: list[tuple[Track, Tensor, Tensor]], *, reduced: bool = False, commutes: bool | None = None
+        self,
+        name: str,
+        before: list[tuple[Track, Tensor, Tensor]],
+        *,
+        reduced: bool = False,
+        commutes: bool | None = None,
+        reshapes: bool = False,
     ) -> None:
-        """What the operation made of them, as one edit for each optimizer."""
+        """What the operation made of them, as one edit for each optimizer; a mask that left all of them is one too."""
         site = self._watcher.recorder.site()
         for track in {id(each[0]): each[0] for each in before}.values():
             pairs = [(old, parameter.grad) for other, parameter, old in before if other is track and parameter.grad is not None]
@@ -116,7 +122,7 @@ class Edits:
                 continue
             old = torch.cat([each.detach().flatten().double() for each, _ in pairs])
             new = torch.cat([each.detach().flatten().double() for _, each in pairs])
-            if torch.equal(old, new):
+            if torch.equal(old, new) and not reshapes:
                 continue
             was, now = float(old.norm()), float(new.norm())
             finite = math.isfinite(was)
@@ -130,6 +136,7 @@ class Edits:
                 hid=not finite and math.isfinite(now),
                 reduced=reduced,
                 commutes=commutes,
+                reshapes=reshapes,
                 optimizers=(track.number,),
                 **known,
             )

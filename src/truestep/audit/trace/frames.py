@@ -38,7 +38,7 @@ class _Owners(dict[str, Literal["user", "library", "machinery"]]):
 
 _OWNERS = _Owners()
 
-Lines = tuple[tuple[int, int], ...]
+Lines = tuple[int | tuple[int, int] | None, ...]
 _SITES: dict[Lines, tuple[Site | None, list[CodeType]]] = {}
 """What was told of a stack of lines, with their code, which keeps its number its own."""
 
@@ -64,27 +64,31 @@ def here(frame: FrameType | None = None) -> Site | None:
     frame = sys._getframe(1) if frame is None else frame
     library: FrameType | None = None
     users: list[FrameType] = []
+    below: int | None = None
     while frame is not None and len(users) < DEPTH:
         whose = _OWNERS[frame.f_code.co_filename]
         if whose == "user":
             users.append(frame)
         elif whose == "library" and not users:
             library = frame
+        elif whose == "library" and below is None:
+            below = len(users)
         frame = frame.f_back
     chain = users if library is None else [library, *users]
-    lines = tuple([(id(each.f_code), each.f_lasti) for each in chain])
+    lines = (below, *[(id(each.f_code), each.f_lasti) for each in chain])
     known = _SITES.get(lines)
     if known is None:
         if len(_SITES) >= SITES:
             _SITES.clear()
-        known = _SITES[lines] = _site(users, library), [each.f_code for each in chain]
+        known = _SITES[lines] = _site(users, library, below), [each.f_code for each in chain]
     return known[0]
 
 
-def _site(users: list[FrameType], library: FrameType | None) -> Site | None:
+def _site(users: list[FrameType], library: FrameType | None, below: int | None) -> Site | None:
     places, outer = [_place(each) for each in users], None if library is None else _place(library)
     if places:
-        return Site(place=places[0], callers=tuple(places[1:]), library=outer)
+        below = below if below is not None and below < len(places) else None
+        return Site(place=places[0], callers=tuple(places[1:]), library=outer, below_library=below)
     return None if outer is None else Site(place=outer)
 
 

@@ -69,6 +69,9 @@ MAKES = frozenset(
 )
 """Operations that give the tensor that an accumulator begins as."""
 
+BACK = frozenset(("grad", "backward"))
+"""Operations that give gradients: these overflow by the loss scale, which is what a scaler skips for."""
+
 BINARY = frozenset(("binary_cross_entropy",))
 
 
@@ -104,7 +107,7 @@ class Numbers:
         elif name in MAKES and made and isinstance(made[0], Tensor) and made[0].dtype in LOW and made[0] not in self._made:
             self._made[made[0]] = self._watcher.recorder.site()
         self.cuts.follow(name, given, made)
-        if not self._bad and name not in PUTS:
+        if not self._bad and name not in PUTS and name not in BACK:
             self._overflow(name, func, given, made)
 
     def stepping(self, name: str, given: list[Any]) -> None:

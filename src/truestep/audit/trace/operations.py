@@ -63,6 +63,7 @@ class Operations:
         self.numbers = Numbers(watcher)
         self.reductions = Reductions(watcher)
         self._commutes: bool | None = None
+        self._reshapes = False
         self._factors: dict[Any, tuple[Site | None, float | None]] = {}
         self._scalars: dict[Any, Site] = {}
         self._observe_before = watcher.hook(self._before)
@@ -175,18 +176,25 @@ class Operations:
         if (name in ("__set__", "zero_")) and self.edits.zeroing(name, args, is_gradient=is_gradient):
             self._watcher.backwards.note_zero()
         edited = (self.edits.setting(args[0], args[1]) if is_gradient and len(args) > 1 else []) if name == "__set__" else None
-        self._commutes = None
+        self._commutes, self._reshapes = None, False
         if edited is None:
             edited = self.edits.touching(name, given)
         if edited:
             self._commutes = self.taints.commutes(name, given, edited[0][0].carried)
+            self._reshapes = self.taints.reshapes(name, given)
         return edited, None if name == "__set__" else self.numbers.before(name, given)
 
     def _after(self, name: str, func: Any, given: list[Any], result: Any, before: tuple[Any, Any] | None) -> None:
         made = list(result) if isinstance(result, (tuple, list)) else [result]
         edited, kept = before or ([], None)
         if edited:
-            self.edits.written(name, edited, reduced=self.reductions.put_back(name, edited), commutes=self._commutes)
+            self.edits.written(
+                name,
+                edited,
+                reduced=self.reductions.put_back(name, edited),
+                commutes=self._commutes,
+                reshapes=self._reshapes,
+            )
         elif name != "__set__":
             self.edits.averaging(name, given, result)
         if self.taints:

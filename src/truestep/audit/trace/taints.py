@@ -42,6 +42,8 @@ class Taint:
     """Something in other units was added to it."""
     decided: bool = False
     """It is a choice made in these units, such as a mask; it has no units itself."""
+    bounded: bool = False
+    """Something that is no gradient has a part in its size, as a limit has."""
 
 
 class Taints:
@@ -95,9 +97,7 @@ class Taints:
 
     def commutes(self, name: str, given: list[Any], carried: float) -> bool | None:
         """Whether an edit of gradients that carry a scale is the same after an unscaling; None where it is not known."""
-        kind, others = words(name), [each for each in given[1:] if isinstance(each, Tensor)]
-        if name.startswith("_foreach"):  # the list that is written stands among them
-            others = [each for each in others if not self._watcher.operations.edits.is_gradient(each)]
+        kind, others = words(name), self._others(name, given)
         taints = [self._of(each) for each in others]
         if any(taint is not None and (taint.decided or taint.mixed) for taint in taints):
             return False
@@ -111,6 +111,20 @@ class Taints:
             return False
         return None
 
+    def reshapes(self, name: str, given: list[Any]) -> bool:
+        """Whether an edit multiplies gradients by a choice made of them, or by a number made of them alone."""
+        taints = [taint for each in self._others(name, given) if (taint := self._of(each)) is not None]
+        if any(taint.decided for taint in taints):
+            return True
+        return words(name) == "products" and any(not taint.bounded for taint in taints)
+
+    def _others(self, name: str, given: list[Any]) -> list[Tensor]:
+        """The tensors that gradients are edited with; of an operation on lists, the list that is written stands among them."""
+        others = [each for each in given[1:] if isinstance(each, Tensor)]
+        if name.startswith("_foreach"):
+            others = [each for each in others if not self._watcher.operations.edits.is_gradient(each)]
+        return others
+
     def _of(self, tensor: Any) -> Taint | None:
         return self._known.get(tensor) if isinstance(tensor, Tensor) else None
 
@@ -123,7 +137,7 @@ class Taints:
             return Taint(factor=1.0, decided=True) if bare and not first.decided else None
         if any(taint.decided for taint in known):
             rest = next((taint for taint in known if not taint.decided), first)
-            return replace(rest, decided=True) if kind in ("products", "chooses") else None
+            return replace(rest, decided=True) if kind in ("keeps", "products", "chooses", "adds") else None
         if kind in ("keeps", "chooses"):
             return first
         if kind == "adds":
@@ -175,7 +189,7 @@ class Taints:
             if math.isclose(by * made, 1.0, rel_tol=MATCHES):
                 made = 1.0
         bent = taint.bent or (self._watcher.recorder.site() if None not in known and len(known) > 1 else None)
-        return replace(taint, factor=made, bent=bent)
+        return replace(taint, factor=made, bent=bent, bounded=taint.bounded or bare is not None)
 
     def _left(self, name: str, tensor: Tensor, taint: Taint) -> None:
         site = self._watcher.recorder.site()

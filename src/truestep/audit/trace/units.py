@@ -27,7 +27,8 @@ _NAMES: dict[Kind, str] = {
     "products": "mul rmul imul multiply div truediv rtruediv itruediv true_divide divide",
     "adds": "add radd iadd sub rsub isub subtract",
     "compares": "gt ge lt le eq ne greater less greater_equal less_equal",
-    "chooses": "where masked_fill masked_select and or invert bitwise_not logical_not",
+    "chooses": "where masked_fill masked_select and or xor invert bitwise_not bitwise_and bitwise_or "
+    "logical_not logical_and logical_or logical_xor",
     "bends": "exp log log1p expm1 tanh sigmoid softplus clamp clip clamp_min clamp_max huber_loss smooth_l1_loss mse_loss "
     "l1_loss sign round softmax log_softmax maximum minimum",
     "leaves": "item tolist float__ format numpy int__ array histc histogram repr",
