@@ -5,8 +5,8 @@ A decoder of 0.03, 1 and 10 million parameters, bfloat16 autocast on CPU, an ena
 linear schedule, one thread, accumulation 1 and 4. In each round the loop runs alone, then watched from its first update on:
 `dense` are the windows that an audit judges at its start, `judged` the few that it judges after each power of two, `between`
 the windows between those, which are all but a handful of a long run. The ratios are taken round by round. `again` is the
-loop alone a second time, the noise floor. Times are the process's own, which other work on the machine disturbs less. Memory is that of tensors, at the highest point of two updates, beyond the same point
-of the loop alone, in copies of the gradients.
+loop alone a second time, the noise floor. Times are the process's own, which other work on the machine disturbs less. Memory is
+that of tensors, at the highest point of two updates, beyond the same point of the loop alone, in copies of the gradients.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ import warnings
 
 import torch
 from torch import nn
+
 from truestep.audit.trace import start
 from truestep.audit.trace.recorder import DENSE, RUN
 
@@ -32,6 +33,8 @@ BETWEEN = {"0.03": 24, "1": 16, "10": 8}
 
 
 class Decoder(nn.Module):
+    """A small GPT."""
+
     def __init__(self, width, layers):
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, width)
@@ -42,6 +45,7 @@ class Decoder(nn.Module):
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(LENGTH), persistent=False)
 
     def forward(self, tokens):
+        """Logits for each place."""
         hidden = self.embed(tokens)
         for block in self.blocks:
             hidden = block(hidden, src_mask=self.mask, is_causal=True)
@@ -61,6 +65,7 @@ class Loop:
         self.tokens = torch.randint(0, VOCABULARY, (micro, BATCH, LENGTH + 1))
 
     def update(self):
+        """One window, clipped, stepped and cleared."""
         for tokens in self.tokens:
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 logits = self.model(tokens[:, :-1])
@@ -74,6 +79,7 @@ class Loop:
         self.optimizer.zero_grad()
 
     def milliseconds(self, updates):
+        """Of the process's own time, for one update."""
         begun = time.process_time()
         for _ in range(updates):
             self.update()
@@ -112,6 +118,7 @@ def tensor_memory():
 
 
 def peak(loop):
+    """Bytes at the highest point of two updates."""
     with tensor_memory() as found:
         loop.update()
         loop.update()
@@ -139,10 +146,12 @@ def memory(size, micro):
 
 
 def spread(values, digits=3):
+    """Median, least and greatest."""
     return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f}, {max(values):.{digits}f}]"
 
 
 def measure(size, micro):
+    """Prints what an audit costs a model of this size."""
     loop, between = Loop(size, micro), BETWEEN[size]
     rows = {"alone": [], "again": [], "dense": [], "judged": [], "between": []}
     for _ in range(ROUNDS + 1):
@@ -154,14 +163,15 @@ def measure(size, micro):
     print(f"{size} million parameters, accumulation {micro}: {statistics.median(alone):.2f} ms an update alone")
     for kind in ("again", "dense", "judged", "between"):
         own = rows[kind][1:]
-        ratios = [each / other for each, other in zip(own, alone)]
-        more = [each - other for each, other in zip(own, alone)]
+        ratios = [each / other for each, other in zip(own, alone, strict=True)]
+        more = [each - other for each, other in zip(own, alone, strict=True)]
         print(f"  {kind:8s} ratio {spread(ratios)}   {spread(more)} ms more")
     dense, light = memory(size, micro)
     print(f"  memory: {dense:.2f} copies of the gradients while judged, {light:.3f} between", flush=True)
 
 
 def main():
+    """All that were chosen."""
     for size in CHOSEN:
         for micro in (1, 4):
             measure(size, micro)
