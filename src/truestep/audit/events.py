@@ -416,6 +416,19 @@ class Averaged(Event):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Rewritten(Event):
+    """The script itself multiplied weights, outside of an optimizer's step and before the next backward."""
+
+    operation: str
+    optimizer: int
+    ratio: float
+    """What the norm of the first of them was multiplied by."""
+    attempts: int
+    """Attempts of the optimizer since the line did so before, or since the run began."""
+    completed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Saved(Event):
     """`torch.save`: how many states of each kind it holds, and the backwards that no step had used by then."""
 

@@ -54,9 +54,20 @@ def failing(item: pytest.Item, findings: Findings) -> list[Finding]:
     """The findings that the test's marker does not let pass."""
     marker = item.get_closest_marker("truestep_audit")
     options = {} if marker is None else marker.kwargs
-    ignored, errors_alone = set(options.get("ignore", ())), options.get("fail_on", "warning") == "error"
+    ignored, errors_alone = _rules(options.get("ignore", ())), options.get("fail_on", "warning") == "error"
     return [
         finding
         for finding in findings.faults
         if finding.rule not in ignored and (finding.severity == "error" or not errors_alone)
     ]
+
+
+def _rules(ignored: object) -> set[str]:
+    """The ids that a marker names; the test fails on one that there is not, which would let nothing pass."""
+    from truestep.audit.rules import rules  # noqa: PLC0415 - as above
+
+    named = {ignored} if isinstance(ignored, str) else set(ignored) if isinstance(ignored, (list, tuple, set)) else {ignored}
+    unknown = sorted(map(str, named - rules().keys()))
+    if unknown:
+        pytest.fail(f"truestep_audit(ignore=...): there is no rule {', '.join(unknown)}", pytrace=False)
+    return {str(each) for each in named}

@@ -11,7 +11,7 @@ from truestep.errors import StateError
 
 
 class Findings(list[Finding]):
-    """What was found; empty until the watch has ended.
+    """What was found; empty until the watch has ended. Printed, it is the report.
 
     `coverage` says what was judged, and what was not and why.
     """

@@ -20,6 +20,14 @@ class Claim:
     schedule: str | None
     """The number that both ends the loop by this counter and is the length of a schedule; None where the name alone claims it."""
 
+    ends: bool = False
+    """Whether a test of it ends a loop or leaves a function."""
+
+    @property
+    def updates(self) -> bool:
+        """Whether it is taken for updates, and not only for how long training goes on."""
+        return self.schedule is not None or _says_update(last(self.node.target))
+
     @property
     def name(self) -> str:
         """What is counted up, as the script writes it."""
@@ -27,15 +35,16 @@ class Claim:
 
 
 def claims(names: Names) -> Iterator[Claim]:
-    """Every counter of a file that is taken for updates."""
+    """Every counter of a file that is taken for updates, or ends training."""
     nodes = list(ast.walk(names.text.tree))
-    lengths = set(_lengths(nodes))
+    lengths, ending = set(_lengths(nodes)), set(_ending(nodes)) - {None}
     for node in nodes:
         one = isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and isinstance(node.value, ast.Constant)
         if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant) and one and node.value.value == 1:
             limits = set(_limits(nodes, path(node.target))) & lengths
-            if limits or _says_update(last(node.target)):
-                yield Claim(node=node, schedule=min(limits, default=None))
+            claim = Claim(node=node, schedule=min(limits, default=None), ends=path(node.target) in ending)
+            if claim.updates or claim.ends:
+                yield claim
 
 
 def _says_update(name: str) -> bool:
@@ -50,6 +59,16 @@ def _limits(nodes: list[ast.AST], counter: str | None) -> Iterator[str]:
             sides = (path(node.left), path(node.comparators[0]))
             if counter is not None and counter in sides:
                 yield from (side for side in sides if side is not None and side != counter)
+
+
+def _ending(nodes: list[ast.AST]) -> Iterator[str | None]:
+    """What is compared with something, to end a loop or leave a function."""
+    for node in nodes:
+        leaves = isinstance(node, ast.If) and any(isinstance(each, (ast.Break, ast.Return)) for each in node.body)
+        test = node.test if isinstance(node, (ast.While, ast.If)) and (leaves or isinstance(node, ast.While)) else None
+        for each in () if test is None else ast.walk(test):
+            if isinstance(each, ast.Compare) and isinstance(each.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)):
+                yield from (path(each.left), path(each.comparators[0]))
 
 
 def _lengths(nodes: list[ast.AST]) -> Iterator[str]:

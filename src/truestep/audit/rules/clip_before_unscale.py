@@ -55,8 +55,8 @@ RULE = Rule(
     id="clip-before-unscale",
     title="the clip sees gradients multiplied by the loss scale",
     why=(
-        "A limit in original units, held against gradients that are 65536 times too large, cuts nearly every update to a"
-        " 65536th of what it should be; the loss still falls, slowly, as if the learning rate were wrong."
+        "A limit in original units is held against gradients that are as many times too large as the scale: it cuts nearly every"
+        " update, and the loss still falls, slowly, as if the learning rate were wrong. Adam hides much of it, until the scale moves."
     ),
     bad="scaler.scale(loss).backward()\nclip_grad_norm_(model.parameters(), 1.0)\nscaler.step(optimizer)\nscaler.update()",
     good=(

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from truestep.audit.events import Clipped, Raised
+from truestep.audit.events import Clipped, Edited, Raised
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.site import Site
 from truestep.audit.story import Story, Window
@@ -75,8 +75,8 @@ def _stepped(story: Story, window: Window) -> Iterator[Finding]:
     if window.step is None or not window.step.completed:
         return
     for clip in window.of(Clipped):
-        if clip.finite is not False or clip.strict:
-            continue
+        if clip.finite is not False or clip.strict or any(edit.hid for edit in window.after(clip, Edited)):
+            continue  # skip-not-atomic names what hid it afterwards
         if clip.how == "value" and clip.carried != 1.0:
             what = (
                 "clipping by value made gradients that overflowed finite before the scaler looked: it stepped instead of skipping"

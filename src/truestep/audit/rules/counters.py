@@ -32,7 +32,8 @@ def check(story: Story) -> Iterator[Finding]:
         several = [event for event in events if event.backwards > 1]
         claim = story.sources.claim(place)
         if claim is not None:
-            yield from _of_updates(story, claim, events)
+            several = [event for event in events if event.backwards > 1] if claim.updates else []
+            yield from _of_updates(story, claim, several) if several else _of_attempts(story, claim, events)
         elif several and all(event.examples is not None and not _whole(event) for event in several):
             yield from _of_part(several)
         elif _whole(events[-1]):
@@ -58,6 +59,21 @@ def _of_updates(story: Story, claim: Claim, events: list[Rated]) -> Iterator[Fin
         fix="count where the optimizer is stepped",
         times=len(events),
     )
+
+
+def _of_attempts(story: Story, claim: Claim, events: list[Rated]) -> Iterator[Finding]:
+    """A counter that ends training, and moved with skipped attempts too: whether it was to count updates its author knows."""
+    skipped = sum(event.skipped for event in events)
+    attempts = max(story.totals.attempts.values(), default=0)
+    if claim.ends and skipped > FEW and skipped * SHARE > attempts:
+        yield found(
+            events[-1].site,
+            f"`{claim.name}` decides how long training goes on and also counts attempts that were skipped, {skipped} of"
+            f" {attempts}: so many fewer updates are made",
+            severity="note",
+            fix="where updates are meant, count only where the scale did not fall",
+            times=skipped,
+        )
 
 
 def _of_part(events: list[Rated]) -> Iterator[Finding]:

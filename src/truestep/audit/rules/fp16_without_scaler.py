@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truestep.audit.beside import companion
 from truestep.audit.events import Autocast, Backward, Edited
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.rules.device_mismatch import switched_off
@@ -38,6 +39,8 @@ def check(story: Story) -> Iterator[Finding]:
             fix="use torch.amp.GradScaler, or bfloat16",
             times=len(backwards),
         )
+        off = next((made for made in story.scalers.values() if made.scaler == backwards[0].scaler and not made.enabled), None)
+        yield from companion(backwards[0].site, None if off is None else off.site, "here its scaler was made switched off")
 
 
 def _known(story: Story, backward: Backward) -> bool:

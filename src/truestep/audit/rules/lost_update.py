@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from truestep.audit.beside import companion, lines
 from truestep.audit.events import Averaged, Lost, LowParameters, Stepped
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.site import Site
@@ -17,6 +18,8 @@ STUCK = 0.25
 """Likewise of an average or a sum, of which some elements are always small."""
 ENOUGH = 3
 """Additions that have to agree."""
+INSIDE = ("__init__", "<genexpr>", "<listcomp>")
+"""Functions that make a module's parts."""
 WARM = 0.5
 """Share of the run's highest learning rate from which on an update is no warm-up's."""
 
@@ -50,6 +53,8 @@ def _weights(story: Story) -> Iterator[Finding]:
             severity="error" if nearly_none else "note",
             fix=f"keep the weights in float32 and let autocast convert them to {low.dtype}",
         )
+        outside = [place for place in lines(low.site) if place.function not in INSIDE]
+        yield from companion(low.site, Site(place=outside[0]) if outside else None, "here their module is made so")
 
 
 def _averages(story: Story) -> Iterator[Finding]:

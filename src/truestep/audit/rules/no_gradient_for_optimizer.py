@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truestep.audit.beside import companion
 from truestep.audit.events import Backward, Cut, OptimizerMade, Raised, Stepped, Zeroed
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.site import Site
@@ -30,6 +31,7 @@ def check(story: Story) -> Iterator[Finding]:
         if raised is not None and NO_GRAPH in raised.text and not _cuts(story, number):
             continue
         site, how = _where(story, number, made)
+        cuts = _cuts(story, number)
         yield found(
             site,
             f"no backward reached a parameter of the optimizer ({made.kind} at {made.site}): {how}",
@@ -37,6 +39,7 @@ def check(story: Story) -> Iterator[Finding]:
             severity="error" if raised is not None else "warning",
             fix=_FIXES.get(how, "build the optimizer on the parameters of the model that is trained"),
         )
+        yield from companion(site, cuts[-1].site if cuts else None, "here it was cut another time")
 
 
 def _where(story: Story, number: int, made: OptimizerMade) -> tuple[Site | None, str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from truestep.audit.events import Raised, Unsafe
+from truestep.audit.events import Autocast, Raised, Unsafe
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.story import Story
 
 REFUSED = "unsafe to autocast"
+UNCAST = re.compile(
+    r"^(index_\w+|scatter\w*|Index put|index_put_?|masked_scatter\w*|put_?)\b.*(dtype|Half|BFloat16)", re.IGNORECASE
+)
+"""What torch says of operations that write into a tensor, for which autocast has no rule."""
 
 
 def check(story: Story) -> Iterator[Finding]:
@@ -25,6 +30,17 @@ def check(story: Story) -> Iterator[Finding]:
     for raised in story.of(Raised):
         if REFUSED in raised.text and not story.of(Unsafe):
             yield found(raised.site, raised.text.splitlines()[0], fix="use binary_cross_entropy_with_logits on the logits")
+        elif UNCAST.search(raised.text) and not nested(story) and any(event.enabled for event in story.of(Autocast)):
+            yield found(
+                raised.site,
+                f"autocast does not cast for this operation, which met two formats: {raised.text.splitlines()[0]}",
+                fix="make the one tensor of the other's dtype, such as zeros with dtype=x.dtype, or cast with .to",
+            )
+
+
+def nested(story: Story) -> bool:
+    """Whether a region inside of another disagrees with it: then that is the cause."""
+    return any(event.outer is not None and event.enabled and event.outer != event.dtype for event in story.of(Autocast))
 
 
 RULE = Rule(

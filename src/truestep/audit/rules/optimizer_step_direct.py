@@ -49,8 +49,8 @@ RULE = Rule(
     id="optimizer-step-direct",
     title="the optimizer is stepped past the scaler",
     why=(
-        "Gradients arrive multiplied by the loss scale and overflows are applied. Adam hides the factor, while weight decay, epsilon"
-        " and clipping lose their meaning; SGD moves 65536 times too far."
+        "Gradients arrive multiplied by the loss scale and overflows are applied. Adam hides the factor, while weight decay,"
+        " epsilon and clipping lose their meaning; SGD moves as many times too far as the scale is large."
     ),
     bad="scaler.scale(loss).backward()\noptimizer.step()",
     good="scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",

@@ -48,7 +48,7 @@ def check(story: Story) -> Iterator[Finding]:
 RULE = Rule(
     id="scale-handled-inside-window",
     title="the loss scale is handled while gradients accumulate",
-    why="Only gradients of one scale can be added: the others arrive 65536 times too small or a power of two off.",
+    why="Only gradients of one scale can be added: the others arrive as many times too small as the scale, or a power of two off.",
     bad="for x in window:\n    scaler.scale(loss_of(x)).backward()\n    scaler.unscale_(optimizer)\n    scaler.update()\nscaler.step(optimizer)",
     good="for x in window:\n    scaler.scale(loss_of(x)).backward()\nscaler.unscale_(optimizer)\nscaler.step(optimizer)\nscaler.update()",
     sources=("https://github.com/huggingface/accelerate/issues/641", "https://github.com/pytorch/pytorch/pull/36601"),

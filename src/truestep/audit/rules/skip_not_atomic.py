@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truestep.audit.events import Clipped, Edited
+from truestep.audit.beside import beside, companion, last_step
+from truestep.audit.events import Clipped, Edited, Rewritten
 from truestep.audit.finding import Finding, Rule, found
+from truestep.audit.site import Place
 from truestep.audit.story import Story, Window
 from truestep.audit.windows import damage_of
 
+FEW = 1
+"""Skipped attempts that calibration may take."""
+
 
 def check(story: Story) -> Iterator[Finding]:
-    """Gradients that were not finite were made so, by hand or by a clip by value, and a step completed with them."""
+    """Gradients that were not finite were made so and stepped on, and weights that were written after a skip all the same."""
+    yield from _rewritten(story)
     for window in story.windows:
         hidden = _hidden(window)
         if hidden is None or window.step is None or not window.step.completed:
@@ -31,7 +37,11 @@ def check(story: Story) -> Iterator[Finding]:
 
 def _hidden(window: Window) -> Clipped | Edited | None:
     """The first of the window that took away what was not finite."""
+    first = window.used[0].order if window.used else 0
+    unused = [backward.order for backward in window.backwards if backward.order < first]  # cleared, and stepped on by nobody
     for event in window.events:
+        if unused and event.order < unused[-1]:
+            continue
         if isinstance(event, Edited) and event.hid and window.optimizer in event.optimizers:
             return event
         if isinstance(event, Clipped) and event.how == "value" and event.finite is False and window.optimizer in event.optimizers:
@@ -39,9 +49,33 @@ def _hidden(window: Window) -> Clipped | Edited | None:
     return None
 
 
+def _rewritten(story: Story) -> Iterator[Finding]:
+    """By line: weights multiplied by hand after attempts that were skipped, as by a decay that knows of no skip."""
+    moves: dict[Place, list[Rewritten]] = {}
+    for event in story.of(Rewritten):
+        if event.site is not None:
+            moves.setdefault(event.site.place, []).append(event)
+    for events in moves.values():
+        idle = [event for event in events if event.attempts and not event.completed]
+        if not idle:
+            continue
+        step = last_step(story, idle[0].order, idle[0].optimizer)
+        site = beside(idle[0].site, None if step is None else step.site)
+        yield found(
+            site,
+            f"weights were multiplied by {idle[0].ratio:.6g} {len(idle)} times after attempts that were skipped, which were to"
+            " change nothing",
+            severity="warning" if len(idle) > FEW else "note",
+            evidence=(f"`{idle[0].operation}`, seen {len(events)} times",),
+            fix="do it only where the optimizer stepped and the scale did not fall",
+            times=len(idle),
+        )
+        yield from companion(site, idle[0].site, "here they are written")
+
+
 RULE = Rule(
     id="skip-not-atomic",
-    title="gradients that are not finite are hidden, and stepped on",
+    title="an attempt that is to be skipped is made in part",
     why=(
         "The attempt carried no information, but weights move by old momentum and weight decay, the count"
         " advances, and the scaler, which"

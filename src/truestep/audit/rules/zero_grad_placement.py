@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truestep.audit.beside import companion
-from truestep.audit.events import Backward, Raised, Zeroed
+from truestep.audit.events import Backward, Raised, Stepped, Zeroed
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.story import Story, Window
 from truestep.audit.windows import damage_of, gradients_of
@@ -16,6 +16,7 @@ def check(story: Story) -> Iterator[Finding]:
     for window in story.windows:
         yield from _cleared(story, window)
         yield from _kept(story, window)
+        yield from _anothers(window)
 
 
 def _cleared(story: Story, window: Window) -> Iterator[Finding]:
@@ -77,6 +78,24 @@ def _kept(story: Story, window: Window) -> Iterator[Finding]:
     )
     if not partly:
         yield from companion(first.site, before[0].step.site, "here the step used gradients that nothing cleared after it")
+
+
+def _anothers(window: Window) -> Iterator[Finding]:
+    """A backward made for another optimizer, which stepped on it, and whose gradients were still here when the own one came."""
+    for backward in window.used[:-1]:
+        for step in window.events:
+            mine = isinstance(step, Stepped) and step.optimizer != window.optimizer and backward.number in step.backwards
+            if mine and backward.order < step.order < window.used[-1].order:
+                yield found(
+                    backward.site,
+                    f"this backward was made for another optimizer, which stepped on it at {step.site}; its gradients stayed in the"
+                    " parameters of this one, and went into its next step",
+                    severity="warning",
+                    evidence=gradients_of([window]),
+                    damage=damage_of([window]),
+                    fix="clear this optimizer's gradients right before its own backward",
+                )
+                return
 
 
 RULE = Rule(

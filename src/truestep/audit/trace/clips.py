@@ -54,7 +54,7 @@ class Clips:
         @wraps(values)
         def watched_values(parameters: Any, clip_value: Any, *args: Any, **kwargs: Any) -> Any:
             listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-            standing = before(listed)
+            standing = before(listed, hides=True)
             watcher.operations.pause()
             try:
                 result = values(listed, clip_value, *args, **kwargs)
@@ -68,8 +68,14 @@ class Clips:
         for owner in (clip_grad, torch.nn.utils):
             patches.replace(owner, "clip_grad_value_", watched_values)
 
-    def _before(self, parameters: list[Tensor]) -> float | None:
-        return norm(gradients(parameters)) if self._watcher.recorder.judging else None
+    def _before(self, parameters: list[Tensor], *, hides: bool = False) -> float | None:
+        """The gradients' norm. Of a clip that hides what is not finite it is wanted of every window, where no device is waited for."""
+        if self._watcher.recorder.judging:
+            return norm(gradients(parameters))
+        if not hides or any(each.is_cuda for each in parameters):
+            return None
+        length = norm(gradients(parameters))
+        return None if math.isfinite(length) else length
 
     def _after(
         self, how: Literal["norm", "value"], limit: Any, total: Any, parameters: list[Tensor], before: float | None

@@ -15,6 +15,7 @@ from truestep.audit.site import Site
 from truestep.audit.trace.edits import Edits
 from truestep.audit.trace.numbers import ADDS_EPSILON, Numbers
 from truestep.audit.trace.reductions import Reductions
+from truestep.audit.trace.rewrites import Rewrites
 from truestep.audit.trace.taints import Taints
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Operations:
         self.taints = Taints(watcher)
         self.edits = Edits(watcher)
         self.numbers = Numbers(watcher)
+        self._rewrites = Rewrites(watcher)
         self.reductions = Reductions(watcher)
         self._commutes: bool | None = None
         self._reshapes = False
@@ -171,7 +173,7 @@ class Operations:
             self.taints.follow("detach", list(args), [result])
         return result
 
-    def _before(self, name: str, func: Any, args: Any, given: list[Any]) -> tuple[Any, Any]:
+    def _before(self, name: str, func: Any, args: Any, given: list[Any]) -> tuple[Any, Any, Any]:
         is_gradient = name == "__set__" and getattr(func, "__self__", None) is torch.Tensor.grad
         if (name in ("__set__", "zero_")) and self.edits.zeroing(name, args, is_gradient=is_gradient):
             self._watcher.backwards.note_zero()
@@ -182,11 +184,14 @@ class Operations:
         if edited:
             self._commutes = self.taints.commutes(name, given, edited[0][0].carried)
             self._reshapes = self.taints.reshapes(name, given)
-        return edited, None if name == "__set__" else self.numbers.before(name, given)
+        rewritten = self._rewrites.before(name, func, given)
+        return edited, None if name == "__set__" else self.numbers.before(name, given), rewritten
 
-    def _after(self, name: str, func: Any, given: list[Any], result: Any, before: tuple[Any, Any] | None) -> None:
+    def _after(self, name: str, func: Any, given: list[Any], result: Any, before: tuple[Any, Any, Any] | None) -> None:
         made = list(result) if isinstance(result, (tuple, list)) else [result]
-        edited, kept = before or ([], None)
+        edited, kept, rewritten = before or ([], None, None)
+        if rewritten is not None:
+            self._rewrites.after(name, rewritten)
         if edited:
             self.edits.written(
                 name,

@@ -89,7 +89,9 @@ class Tallies:
 
     def _emit(self, tally: Tally, frame: FrameType, start: Moment, end: Moment) -> None:
         stretch = self._throughput.between(start, end)
-        if stretch is not None and stretch.examples is not None and stretch.attempts == 1 and stretch.backwards > 1:
+        if stretch is None or stretch.examples is None or stretch.attempts != 1:
+            return
+        if (tally.claim.updates and stretch.backwards > 1) or (tally.claim.ends and stretch.skipped):
             node = tally.claim.node
             place = Place(path=frame.f_code.co_filename, line=node.lineno, function=frame.f_code.co_name)
             self._recorder.emit(

@@ -54,6 +54,8 @@ class Amount:
     total: float
     equal: bool
     """Whether each backward had as much."""
+    last: float | None = None
+    """In the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +128,7 @@ def _amount(values: Iterable[float | None]) -> Amount | None:
         return None
     numbers = [each for each in known if each is not None]
     one = max(reversed(numbers), key=numbers.count) if len(numbers) <= MANY else numbers[-1]
-    return Amount(one=one, total=math.fsum(numbers), equal=len(set(numbers)) == 1)
+    return Amount(one=one, total=math.fsum(numbers), equal=len(set(numbers)) == 1, last=numbers[-1])
 
 
 def _used(attempts: Sequence[Attempt], optimizer: int) -> list[int]:

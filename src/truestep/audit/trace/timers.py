@@ -141,8 +141,8 @@ class Timers:
                 real_examples=round(examples.total),
                 real_tokens=None if tokens is None else round(tokens.total),
                 backwards=stretch.backwards,
-                examples=None if amount is None else round(examples.one),
-                tokens=None if tokens is None else round(tokens.one),
+                examples=None if amount is None else round(_one(value, examples)),
+                tokens=None if tokens is None else round(_one(value, tokens)),
                 skipped=stretch.skipped,
             )
 
@@ -169,7 +169,12 @@ def _part(value: float, amount: Amount, stretch: Stretch) -> bool:
     if amount.one <= 1 or value in (stretch.attempts, stretch.backwards):
         return False
     times = {1, stretch.attempts} - {stretch.backwards} if amount.equal else {1}
-    return stretch.backwards > 1 and any(_is(value, amount.one * each) for each in times)
+    return stretch.backwards > 1 and (any(_is(value, amount.one * each) for each in times) or value == amount.last)
+
+
+def _one(value: float, amount: Amount) -> float:
+    """What one backward had, as far as it was counted."""
+    return value if value == amount.last else amount.one
 
 
 def _is(value: float, other: float) -> bool:
