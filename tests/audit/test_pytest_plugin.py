@@ -1,5 +1,10 @@
 """The fixture fails a test on what its training did wrong, and on nothing else."""
 
+import torch._dynamo  # noqa: F401 - pytester forgets what a run has imported, and torch cannot be imported twice
+
+import truestep.audit.judge  # noqa: F401 - likewise
+import truestep.audit.trace  # noqa: F401 - likewise
+
 pytest_plugins = ["pytester"]
 
 TRAINING = """
@@ -46,3 +51,18 @@ def test_a_test_that_fails_by_itself_keeps_its_own_failure(pytester):
     assert counted == {"failed": 1}
     result.stdout.fnmatch_lines(["*assert 1 == 2*"])
     result.stdout.no_fnmatch_line("*accumulation-weight*")
+
+
+def test_a_rule_that_there_is_not_lets_nothing_pass(pytester):
+    result, counted = outcomes(
+        pytester, "@pytest.mark.truestep_audit(ignore=['acumulation-weight'])\ndef test_it(truestep_audit):\n    train(4)\n"
+    )
+    assert counted == {"failed": 1}
+    result.stdout.fnmatch_lines(["*there is no rule acumulation-weight*"])
+
+
+def test_one_rule_may_be_named_by_itself(pytester):
+    _, counted = outcomes(
+        pytester, "@pytest.mark.truestep_audit(ignore='accumulation-weight')\ndef test_it(truestep_audit):\n    train(1)\n"
+    )
+    assert counted == {"passed": 1}

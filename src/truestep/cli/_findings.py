@@ -33,6 +33,7 @@ def print_text(audited: Audited, found: Sorted) -> None:
     """Each finding with an empty line behind it, then the summary."""
     told = [line for finding in found.told for line in (*lines(finding), "")]
     known, ignored = len(found.known), len(found.ignored)
+    told += [f"mapped: {each['what']}" for each in audited.coverage["mapped"]]
     told.append(summary(found.told, known=known, ignored=ignored, not_judged=_not_judged(audited)))
     theme = Theme({f"audit.{name}": style for name, style in _COLOURS.items()})
     out = Console(file=sys.stdout, highlighter=_Marks(), markup=False, emoji=False, theme=theme)
@@ -84,6 +85,8 @@ def say_how_it_ended(audited: Audited, *, is_explained: bool) -> None:
     elif audited.script_exit:
         exit_code, traceback = audited.script_exit, audited.traceback
         print(ending(audited.script, script_exit=exit_code, traceback=traceback, is_explained=is_explained), file=sys.stderr)
+        if any(words in (traceback or "") for words in _WITHOUT_CUDA) or (traceback is None and not audited.stories):
+            print("hint: --device cpu lets a script that was written for CUDA be judged without", file=sys.stderr)
 
 
 def _not_judged(audited: Audited) -> list[str]:
@@ -94,6 +97,9 @@ def _root() -> Path:
     """What GitHub's paths begin at: the checked-out repository inside one of its actions, else this folder."""
     here, workspace = Path.cwd(), os.environ.get("GITHUB_WORKSPACE")
     return Path(workspace) if workspace and here.is_relative_to(workspace) else here
+
+
+_WITHOUT_CUDA = ("NVIDIA driver", "not compiled with CUDA", "No CUDA GPUs")
 
 
 class _Marks(RegexHighlighter):

@@ -22,6 +22,7 @@ from truestep.cli import _findings
 from truestep.cli._output import print_json, print_table
 from truestep.disk import atomic
 from truestep.errors import FileError, UsageError
+from truestep.pages.words import counted
 
 if TYPE_CHECKING:
     from truestep.audit.process import Audited
@@ -97,6 +98,7 @@ class Command:
         self._check()
         from truestep.audit.process import audit  # noqa: PLC0415  # --help must not wait for torch
 
+        self._say_what_went_to_the_script()
         known = None if self.baseline is None else baselines.read(self.baseline)  # before the script takes its hours
         audited = audit(
             self.command, module=self.module, max_updates=self.max_updates, device=self.device, stdout_to_stderr=self.json
@@ -134,6 +136,14 @@ class Command:
             if path is not None:
                 _prove_writable(path)
 
+    def _say_what_went_to_the_script(self) -> None:
+        """An option of the audit behind SCRIPT is the script's own, which may not be what was meant."""
+        ours = {f"--{each.name.replace('_', '-')}" for each in fields(self)}
+        taken = [word for word in self.command[1:] if word.partition("=")[0] in ours]
+        if taken:
+            one = "option is" if len(taken) == 1 else "options are"
+            print(f"{', '.join(taken)}: the {one} given to {self.command[0]}; the audit's own stand before it", file=sys.stderr)
+
     def _sorted(self, audited: Audited, known: Mapping[baselines.Fingerprint, int] | None) -> Sorted:
         """Remarks first, then the baseline; one that is written now is known at once."""
         found = without_ignored(seen_from(Path.cwd(), audited.findings), script=audited.script, rules=_every_rule())
@@ -143,7 +153,13 @@ class Command:
         elif self.write_baseline is not None:
             path, known = self.write_baseline, baselines.marks(found.told, self.write_baseline.parent)
             baselines.write(path, known)
-        return found if path is None or known is None else found.without(known, path.parent)
+        if path is None or known is None:
+            return found
+        sorted_ = found.without(known, path.parent)
+        idle = sum(known.values()) - len(sorted_.known)
+        if idle > 0:
+            print(f"{counted(idle, 'finding')} of {path} were not seen; --write-baseline renews it", file=sys.stderr)
+        return sorted_
 
     def _code(self, audited: Audited, found: Sorted) -> int:
         """What the process ends with."""

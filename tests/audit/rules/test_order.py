@@ -196,3 +196,10 @@ def test_the_damage_is_told_in_the_direction_in_which_it_lies():
     assert "2 times too large" in str(Damage(wrong=2.0, right=1.0, cosine=None))
     assert str(Damage(wrong=1.0, right=1.0, cosine=0.5)).startswith("the update was as long as the right one, its cosine")
     assert "0 long where 3 is right" in str(Damage(wrong=0.0, right=3.0, cosine=None))
+
+
+def test_a_backward_made_for_another_optimizer_that_stays_in_this_one_is_named():
+    leak = Telling().backward(10, touched=(0, 1)).step(20, optimizer=1).backward(30).step(40, last=2)
+    assert ("warning", 10) in found(zero_grad_placement.RULE, leak)
+    together = Telling().backward(10, touched=(0, 1)).backward(30).step(40, last=2).step(41, optimizer=1, last=2)
+    assert found(zero_grad_placement.RULE, together) == []
