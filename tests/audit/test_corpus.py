@@ -10,24 +10,28 @@ import pytest
 
 from tests.audit.harness import examine, fault
 
-CORPUS = Path(__file__).with_name("corpus")
+FOLDERS = [Path(__file__).with_name(name) for name in ("corpus", "holdout")]
 # Processes of their own: test_libraries, test_ranks.
 APART = {"libraries", "ddp-no-sync", "ddp-loss-factor", "rank-local-decision"}
 FULL = os.environ.get("TRUESTEP_FULL") == "1"
 
-MISSED: dict[str, str] = {}
+MISSED = {
+    "holdout/scale-collapse/reid_metric": "the square root of zero is finite and so is the loss, only the derivative is not",
+    "holdout/scale-collapse/session_rec": "a softmax of rows that are masked whole is NaN, and the loss leaves these rows out",
+}
 """Scripts whose mistake is not found, and why; each has to stay missed, or be taken off the list."""
 
 
 def scripts(*, correct):
     """(kind, script) of each, faulty or correct."""
     found = []
-    for file in sorted(CORPUS.rglob("*.py")):
-        parts = file.relative_to(CORPUS).parts
-        if parts[0] in APART or file.stem.endswith("_lib"):
-            continue
-        if (parts[0] == "controls" or "fixed" in parts) == correct:
-            found.append((parts[0], file))
+    for folder in FOLDERS:
+        for file in sorted(folder.rglob("*.py")):
+            parts = file.relative_to(folder).parts
+            if parts[0] in APART or file.stem.endswith("_lib"):
+                continue
+            if (parts[0] == "controls" or "fixed" in parts) == correct:
+                found.append((f"{folder.name}/{parts[0]}", file))
     return found if FULL else found[::2]
 
 
@@ -42,7 +46,7 @@ def test_a_planted_mistake_is_found_at_its_line_under_its_name(kind, file):
     assert seen.failure is None
     assert not [each for each in seen.coverage["not_judged"] if "failed" in each["what"]]
     places = {(finding.rule, Path(finding.path).name, finding.line) for finding in seen.findings if finding.path}
-    assert ((kind, *fault(file)) in places) != (f"{kind}/{file.stem}" in MISSED), places
+    assert ((kind.partition("/")[2], *fault(file)) in places) != (f"{kind}/{file.stem}" in MISSED), places
 
 
 @pytest.mark.parametrize(("kind", "file"), named(scripts(correct=True)))

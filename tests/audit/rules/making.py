@@ -81,6 +81,7 @@ FIELDS = {
         "moved": 0,
         "backwards": 1,
     },
+    "Rewritten": {"operation": "mul", "optimizer": 0, "ratio": 0.99, "attempts": 1, "completed": 1},
     "Saved": {"models": 1, "optimizers": 1, "scalers": 0, "schedulers": 0, "open": ()},
     "Loaded": {"models": 1, "optimizers": 1, "scalers": 1, "schedulers": 0},
     "Restored": {"what": "optimizer", "which": 0},

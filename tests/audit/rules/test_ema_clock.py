@@ -4,11 +4,11 @@ from tests.audit.rules.making import Telling, at, found
 from truestep.audit.rules.ema_clock import RULE
 
 
-def test_a_move_after_a_skipped_attempt_is_named_beside_the_step():
+def test_a_move_after_a_skipped_attempt_is_named_beside_the_step_and_noted_where_it_is_made():
     helper = at(5, (30, "<module>"), function="update")
     telling = Telling().backward().step(completed=False).tell("Averaged", helper, completed=0)
     telling.backward().step().tell("Averaged", helper, number=2)
-    assert found(RULE, telling) == [("warning", 30)]
+    assert found(RULE, telling) == [("warning", 30), ("note", 5)]
 
 
 def test_moves_on_every_microbatch_are_named():

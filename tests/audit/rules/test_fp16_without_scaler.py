@@ -16,7 +16,7 @@ def test_a_float16_backward_without_a_scale_is_a_warning_with_its_zeros():
 
 def test_a_scaler_that_was_switched_off_is_no_scale():
     telling = Telling().tell("ScalerMade", enabled=False, asked=False).backward(12, scale=1.0).step()
-    assert found(RULE, telling) == [("warning", 12)]
+    assert found(RULE, telling) == [("warning", 12), ("note", 1)]
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,9 @@ def test_a_scaler_that_was_switched_off_is_no_scale():
     ids=["scaled", "bfloat16", "never stepped", "its own scale", "off by mistake", "nested", "not looked at"],
 )
 def test_what_carries_a_scale_or_needs_none_is_no_finding(telling):
+    assert found(RULE, telling) == []
+
+
+def test_gradients_that_were_divided_by_a_scale_they_do_not_carry_are_another_rules_matter():
+    telling = Telling().backward(scale=1.0, carried="none", scaler=None).tell("Unscaled", 19).step()
     assert found(RULE, telling) == []

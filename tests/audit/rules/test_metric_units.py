@@ -39,7 +39,7 @@ def test_a_penalty_has_a_rule_of_its_own(tmp_path):
     assert found(RULE, told(tmp_path, "log(value.item())\n", of="penalty").tell("PenaltyInScaledUnits", 1)) == []
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(math.inf, [("warning", 9)]), (1.0, [])])
+@pytest.mark.parametrize(("limit", "expected"), [(math.inf, [("warning", 9), ("note", 10)]), (1.0, [])])
 def test_the_norm_of_a_clip_is_named_at_the_clip_unless_that_clips(limit, expected):
     telling = Telling().tell("Clipped", 9, limit=limit, carried=1024.0).tell("GradientRead", 10, of="clip", made=at(9))
     assert found(RULE, telling) == expected

@@ -43,3 +43,11 @@ def test_float16_inside_of_bfloat16_is_worse_where_values_were_lost():
 
 def test_bfloat16_inside_of_float16_is_a_note():
     assert found(RULE, Telling().tell("Autocast", 3, dtype="bfloat16", outer="float16").backward().step()) == [("note", 3)]
+
+
+def test_an_overflow_in_an_island_that_was_given_the_outer_format_is_named_where_it_overflows(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("with torch.autocast('cpu', enabled=False):\n    d = a @ b\nd = a @ b\n")
+    for line, expected in ((2, [("error", 2)]), (3, [])):
+        telling = Telling(script).tell("Autocast", 1, enabled=False, outer="float16").tell("Overflowed", line)
+        assert found(RULE, telling) == expected

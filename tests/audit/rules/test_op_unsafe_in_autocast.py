@@ -17,3 +17,9 @@ def test_torchs_refusal_is_told_once():
 
 def test_other_exceptions_are_no_finding():
     assert found(RULE, Telling().tell("Raised", 8, text="out of memory")) == []
+
+
+def test_a_write_into_a_tensor_of_another_format_is_named_where_autocast_is_on():
+    text = "index_add_(): self (Float) and source (Half) must have the same dtype"
+    assert found(RULE, Telling().tell("Autocast").tell("Raised", 14, text=text)) == [("error", 14)]
+    assert found(RULE, Telling().tell("Raised", 14, text=text)) == []

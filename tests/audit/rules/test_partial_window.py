@@ -61,8 +61,8 @@ def dropped(number, telling=None, **fields):
     return window(telling, 3, 3).step(6, last=3)
 
 
-def test_microbatches_that_are_cleared_before_their_step_are_named_at_what_cleared_them():
-    assert found(RULE, dropped(2)) == [("warning", 2)]
+def test_microbatches_that_are_cleared_before_their_step_are_named_where_their_window_closes_and_where_they_were_cleared():
+    assert found(RULE, dropped(2)) == [("warning", 6), ("note", 2)]
 
 
 def test_an_overflow_may_be_dropped():

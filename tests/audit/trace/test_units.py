@@ -116,3 +116,24 @@ def test_a_penalty_in_original_units_is_right(tmp_path, line):
 def test_a_scaled_loss_that_is_logged_is_named(tmp_path):
     line = "print(scaled.item())"
     assert named(tmp_path, f"scaled = scaler.scale(loss)\n{line}", "") == {("metric-units", line)}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "ps[0].grad.mul_(ps[0].grad.abs() >= 1e-9)",
+        "ps[0].grad.mul_((ps[0].grad.abs() > 1e-9).float())",
+        "ps[0].grad[ps[0].grad.abs() < 1e-9] = 0",
+        "ps[0].grad.masked_fill_(ps[0].grad.abs() < 1e-9, 0.0)",
+        "ps[0].grad.div_(ps[0].grad.std() + 1e-8)",
+    ],
+)
+def test_a_choice_among_scaled_gradients_is_named_though_it_left_all_of_them(tmp_path, edit):
+    assert named(tmp_path, "", edit) == {("scaled-gradient-edit", edit)}
+
+
+@pytest.mark.parametrize(
+    "edit", ["ps[0].grad.mul_(ps[0].grad.abs() >= ps[0].grad.abs().mean())", "ps[0].grad.mul_(ps[0].grad.abs() > 0)"]
+)
+def test_a_choice_in_their_own_units_is_right(tmp_path, edit):
+    assert named(tmp_path, "", edit) == set()

@@ -6,21 +6,25 @@ from collections.abc import Iterator
 
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.overflows import Overflow, crossed, ended_by_it, overflows, vanished_before
+from truestep.audit.rules.nested_autocast import uncast
 from truestep.audit.story import Story
 
 ENOUGH = 2
+
+RARE = 6
+"""One attempt in so many is rare."""
 
 
 def check(story: Story) -> Iterator[Finding]:
     """By line: operations whose float16 result overflowed where float32 holds it, and what came of it."""
     for each in overflows(story):
-        if not each.forward or vanished_before(story, each.first) or crossed(story, each.first):
+        if not each.forward or vanished_before(story, each.first) or crossed(story, each.first) or uncast(story, each.first):
             continue
         harmless = each.first.negative and not each.lost and not each.hurt
         if harmless:  # a mask's minus infinity
             continue
         largest = max(event.largest or 0.0 for event in each.events)
-        enough = len(each.windows) >= ENOUGH or ended_by_it(story, each)
+        enough = (len(each.windows) >= ENOUGH and not _outlier(story, each)) or ended_by_it(story, each)
         yield found(
             each.first.site,
             f"`{each.first.operation}` overflows {each.first.dtype} in {each.first.module or 'the forward'}: its largest value is"
@@ -34,6 +38,13 @@ def check(story: Story) -> Iterator[Finding]:
             ),
             times=len(each.windows),
         )
+
+
+def _outlier(story: Story, each: Overflow) -> bool:
+    """Whether few attempts met it and all of these were skipped, as for an example unlike all others."""
+    attempts = max(story.totals.attempts.values(), default=0)
+    skipped = all(window.step is not None and not window.step.completed for window in each.windows)
+    return skipped and len(each.windows) * RARE <= attempts
 
 
 def _outcome(each: Overflow) -> str:

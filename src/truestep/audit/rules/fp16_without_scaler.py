@@ -10,7 +10,7 @@ from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.rules.device_mismatch import switched_off
 from truestep.audit.site import Place
 from truestep.audit.story import Story, Window
-from truestep.audit.windows import shortened
+from truestep.audit.windows import shortened, unscales
 
 OWN = 0.5
 """Up to this an edit that keeps the direction is the unscaling of a script that scales its loss itself."""
@@ -24,6 +24,8 @@ def check(story: Story) -> Iterator[Finding]:
     for window in story.windows:
         if window.step is None or window.step.finite is None or not window.step.completed or _own_scale(window):
             continue  # or it was not looked at
+        if any(unscaled.scale != 1.0 for unscaled in unscales(window)):
+            continue  # divided by a scale that it does not carry: backward-not-scaled
         for backward in window.used:
             if backward.low == "float16" and backward.scale == 1.0 and not _known(story, backward):
                 seen.setdefault(None if backward.site is None else backward.site.place, []).append(backward)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
+from truestep.audit.beside import lines
 from truestep.audit.events import Autocast, Overflowed, Raised, Stepped
 from truestep.audit.finding import Finding, Rule, found
-from truestep.audit.site import Site
+from truestep.audit.site import Place, Site
 from truestep.audit.story import Story
 
 MISMATCH = re.compile(
@@ -32,6 +34,29 @@ def check(story: Story) -> Iterator[Finding]:
     for event in inner:
         if event.enabled:
             yield from _crossed(story, event)
+    seen: set[Place] = set()
+    for over in story.of(Overflowed):
+        if over.site is not None and over.site.place not in seen and uncast(story, over):
+            seen.add(over.site.place)
+            yield found(
+                over.site,
+                f"inside of a region that switches autocast off, `{over.operation}` was given {over.dtype} of the region around it,"
+                " and overflowed",
+                evidence=() if over.largest is None else (f"its largest value is {over.largest:.4g} in float32",),
+                fix="cast what enters the region: .float()",
+            )
+
+
+def uncast(story: Story, over: Overflowed) -> bool:
+    """Whether a value overflowed in the body of a region that is off, in the format of the one around it."""
+    for event in story.of(Autocast):
+        names = None if event.enabled or event.outer != over.dtype or event.site is None else story.sources.names(event.site.path)
+        owner = None if names is None or event.site is None else names.text.at(event.site.place)
+        if isinstance(owner, ast.With) and event.site is not None:
+            last = owner.end_lineno or owner.lineno
+            if any(each.path == event.site.path and owner.lineno < each.line <= last for each in lines(over.site)):
+                return True
+    return False
 
 
 def _crashed(raised: Raised, region: Autocast) -> Finding:

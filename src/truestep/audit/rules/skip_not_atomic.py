@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truestep.audit.beside import beside, companion, last_step
-from truestep.audit.events import Clipped, Edited, Rewritten
+from truestep.audit.events import Clipped, Edited, Rewritten, Zeroed
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.site import Place
 from truestep.audit.story import Story, Window
@@ -38,9 +38,9 @@ def check(story: Story) -> Iterator[Finding]:
 def _hidden(window: Window) -> Clipped | Edited | None:
     """The first of the window that took away what was not finite."""
     first = window.used[0].order if window.used else 0
-    unused = [backward.order for backward in window.backwards if backward.order < first]  # cleared, and stepped on by nobody
+    over = [each.order for each in (*window.backwards, *window.of(Zeroed)) if each.order < first]  # stepped on by nobody
     for event in window.events:
-        if unused and event.order < unused[-1]:
+        if over and event.order < max(over):
             continue
         if isinstance(event, Edited) and event.hid and window.optimizer in event.optimizers:
             return event

@@ -69,7 +69,7 @@ class Clips:
             patches.replace(owner, "clip_grad_value_", watched_values)
 
     def _before(self, parameters: list[Tensor], *, hides: bool = False) -> float | None:
-        """The gradients' norm. Of a clip that hides what is not finite it is wanted of every window, where no device is waited for."""
+        """The gradients' norm; of a clip that hides overflows in every window, unless a device is waited for."""
         if self._watcher.recorder.judging:
             return norm(gradients(parameters))
         if not hides or any(each.is_cuda for each in parameters):

@@ -55,7 +55,7 @@ class Amount:
     equal: bool
     """Whether each backward had as much."""
     last: float | None = None
-    """In the last one."""
+    """In the last one, where no size is that of most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,9 @@ def _amount(values: Iterable[float | None]) -> Amount | None:
         return None
     numbers = [each for each in known if each is not None]
     one = max(reversed(numbers), key=numbers.count) if len(numbers) <= MANY else numbers[-1]
-    return Amount(one=one, total=math.fsum(numbers), equal=len(set(numbers)) == 1, last=numbers[-1])
+    rare = len(numbers) > MANY or 2 * numbers.count(one) <= len(numbers)
+    last = numbers[-1] if rare else None
+    return Amount(one=one, total=math.fsum(numbers), equal=len(set(numbers)) == 1, last=last)
 
 
 def _used(attempts: Sequence[Attempt], optimizer: int) -> list[int]:
