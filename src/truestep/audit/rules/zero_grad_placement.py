@@ -85,6 +85,8 @@ def _anothers(window: Window) -> Iterator[Finding]:
     for backward in window.used[:-1]:
         for step in window.events:
             mine = isinstance(step, Stepped) and step.optimizer != window.optimizer and backward.number in step.backwards
+            if _alike([backward], window.used[-1:]):
+                continue  # one loss for both, of which this one is stepped less often
             if mine and backward.order < step.order < window.used[-1].order:
                 yield found(
                     backward.site,
