@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad
 
 from truestep.audit.events import Clipped
-from truestep.audit.trace.tracks import gradients, norm
+from truestep.audit.trace.tracks import Track, gradients, norm
 
 if TYPE_CHECKING:
     from truestep.audit.trace.parts import Watcher
@@ -68,21 +68,37 @@ class Clips:
         for owner in (clip_grad, torch.nn.utils):
             patches.replace(owner, "clip_grad_value_", watched_values)
 
-    def _before(self, parameters: list[Tensor], *, hides: bool = False) -> float | None:
-        """The gradients' norm; of a clip that hides overflows in every window, unless a device is waited for."""
+    def _before(self, parameters: list[Tensor], *, hides: bool = False) -> tuple[float, dict[Track, float]] | None:
+        """The norm, and what is beside it; of a clip that hides overflows always, unless a device is waited for."""
         if self._watcher.recorder.judging:
-            return norm(gradients(parameters))
+            return norm(gradients(parameters)), self._beside(parameters)
         if not hides or any(each.is_cuda for each in parameters):
             return None
         length = norm(gradients(parameters))
-        return None if math.isfinite(length) else length
+        return None if math.isfinite(length) else (length, {})
+
+    def _beside(self, parameters: list[Tensor]) -> dict[Track, float]:
+        """For each optimizer, the norm in original units of what is clipped with its gradients and is not its own."""
+        carried = {id(each): track.carried for track in self._watcher.tracks for each in track.parameters}
+        beside = {}
+        for track in self._watcher.tracks.holding(parameters):
+            own = set(map(id, track.parameters))
+            others = [each for each in parameters if id(each) not in own and each.grad is not None]
+            beside[track] = math.hypot(*(norm(gradients([each])) / carried.get(id(each), track.carried) for each in others))
+        return beside
 
     def _after(
-        self, how: Literal["norm", "value"], limit: Any, total: Any, parameters: list[Tensor], before: float | None
+        self,
+        how: Literal["norm", "value"],
+        limit: Any,
+        total: Any,
+        parameters: list[Tensor],
+        standing: tuple[float, dict[Track, float]] | None,
     ) -> None:
         self._watcher.recorder.mark(Clipped, self._watcher.recorder.site(), how)
-        if before is None:
+        if standing is None:
             return
+        before, beside = standing
         tracks = [track for track in self._watcher.tracks.holding(parameters) if track.backwards]
         after = norm(gradients(parameters))
         carried = max((track.carried for track in tracks), default=1.0)
@@ -99,7 +115,7 @@ class Clips:
             strict=False,
         )
         for track in tracks:
-            track.expected.clip(how, float(limit), parameters)
+            track.expected.clip(how, float(limit), parameters, beside=beside.get(track, 0.0))
         if isinstance(total, Tensor) and carried != 1.0:
             self._watcher.operations.taints.mark([total], carried, "clip", self._watcher.recorder.site())
 

@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 LOW = (torch.float16, torch.bfloat16)
 
 
+FUSED = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
+"""Outside of training these have a kernel of their own, which rounds otherwise, and do without it where a function mode is on."""
+
+
+def _is_fused(module: nn.Module) -> bool:
+    """Whether such a module may take its own kernel."""
+    differentiated = torch.is_grad_enabled() and any(each.requires_grad for each in module.parameters())
+    return not module.training and not differentiated
+
+
 class Modules:
     """Hooks on every module while a window is judged, and the few methods that change what a parameter is."""
 
@@ -43,6 +53,7 @@ class Modules:
         self._buffered: weakref.WeakKeyDictionary[nn.Module, dict[str, int]] = weakref.WeakKeyDictionary()
         """How often each buffer had been written when its module was first seen: a constant, a mask say, is nobody's harm."""
         self._poisoned: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._fused: nn.Module | None = None
         self._cast: dict[int, tuple[weakref.ref[Tensor], Site | None]] = {}
 
     def install(self) -> None:
@@ -160,6 +171,9 @@ class Modules:
         if not self.stack and not isinstance(module, nn.modules.loss._Loss):
             self._outermost(module, inputs)
         self.stack.append(module)
+        if self._fused is None and isinstance(module, FUSED) and _is_fused(module):
+            self._fused = module
+            self._watcher.operations.step_aside()
         if not torch.is_grad_enabled():
             self._watcher.operations.numbers.cuts.blind(module)
         if module._buffers and module.training:
@@ -179,6 +193,9 @@ class Modules:
             self._forward.tokens = first.numel() if integers else None
 
     def _leaving(self, module: nn.Module, *_: Any) -> None:
+        if module is self._fused:
+            self._fused = None
+            self._watcher.operations.come_back()
         while self.stack and self.stack.pop() is not module:
             pass
 

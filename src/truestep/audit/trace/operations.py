@@ -70,6 +70,7 @@ class Operations:
         self._scalars: dict[Any, Site] = {}
         self._observe_before = watcher.hook(self._before)
         self._observe_after = watcher.hook(self._after)
+        self._observe_property = watcher.hook(self._read)
         self._observe_epsilon = watcher.hook(self.numbers.stepping)
 
     def install(self) -> None:
@@ -97,6 +98,15 @@ class Operations:
     def go_on(self) -> None:
         """It is again."""
         self._paused = max(0, self._paused - 1)
+
+    def step_aside(self) -> None:
+        """What follows goes by another path where a function mode is on the stack."""
+        self._leave()
+
+    def come_back(self) -> None:
+        """It has ended."""
+        if self._watcher.recorder.judging:
+            self._enter()
 
     @contextmanager
     def unpaused(self) -> Iterator[None]:
@@ -162,16 +172,19 @@ class Operations:
     def _property(self, func: Any, args: Any, kwargs: Any) -> Any:
         result = func(*args, **kwargs)
         if isinstance(result, Tensor) and args and isinstance(args[0], Tensor):
-            track = self.edits._gradient(result) if self.edits.live else None
-            if track is not None and track[0].carried != 1.0:
-                self.taints.mark([result], track[0].carried)
-            elif track is not None and self.taints.factor(result) is not None:
-                self.taints.mark([result], 1.0)
-            elif track is None and getattr(func, "__self__", None) is torch.Tensor.grad and not self.edits.is_weight(args[0]):
-                self.taints.mark([result], self._watcher.backwards.scale)
-        if self.taints and isinstance(result, Tensor) and getattr(func, "__self__", None) is torch.Tensor.data:
-            self.taints.follow("detach", list(args), [result])
+            self._observe_property(func, args, result)
         return result
+
+    def _read(self, func: Any, args: Any, result: Tensor) -> None:
+        track = self.edits._gradient(result) if self.edits.live else None
+        if track is not None and track[0].carried != 1.0:
+            self.taints.mark([result], track[0].carried)
+        elif track is not None and self.taints.factor(result) is not None:
+            self.taints.mark([result], 1.0)
+        elif track is None and getattr(func, "__self__", None) is torch.Tensor.grad and not self.edits.is_weight(args[0]):
+            self.taints.mark([result], self._watcher.backwards.scale)
+        if self.taints and getattr(func, "__self__", None) is torch.Tensor.data:
+            self.taints.follow("detach", list(args), [result])
 
     def _before(self, name: str, func: Any, args: Any, given: list[Any]) -> tuple[Any, Any, Any]:
         is_gradient = name == "__set__" and getattr(func, "__self__", None) is torch.Tensor.grad

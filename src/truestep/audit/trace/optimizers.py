@@ -154,9 +154,13 @@ class Optimizers:
         track.seen["start"] = [(each, each.detach().clone()) for each in needed]
 
     def _shadow(self, track: Track, optimizer: Optimizer, judged: Judged) -> None:
-        """The update that the right gradient makes, from the same state; everything is put back."""
+        """The update that the right gradient makes, from the same state; everything is put back.
+
+        A step that is not torch's own may do anything, which nobody could put back: it is not taken.
+        """
         searches = isinstance(optimizer, torch.optim.LBFGS)  # steps by calling the closure, which no shadow may
-        if searches or track.seen_shadows >= SHADOWS or number(getattr(optimizer, "found_inf", None)):
+        foreign = not type(optimizer).step.__module__.startswith("torch.optim.")
+        if searches or foreign or track.seen_shadows >= SHADOWS or number(getattr(optimizer, "found_inf", None)):
             return
         track.seen_shadows += 1
         right, _ = track.expected.right(track.parameters)

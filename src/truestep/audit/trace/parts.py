@@ -192,6 +192,12 @@ class Operations(Protocol):
     def go_on(self) -> None:
         """It is again."""
 
+    def step_aside(self) -> None:
+        """What follows goes by another path where a function mode is on the stack."""
+
+    def come_back(self) -> None:
+        """It has ended."""
+
     def unpaused(self) -> AbstractContextManager[None]:
         """Inside, the script's own doing is seen, as in a closure that an optimizer calls."""
 

@@ -31,6 +31,8 @@ def shadow_step(optimizer: Optimizer, parameters: list[Tensor], right: dict[int,
     groups = [dict(group) for group in optimizer.param_groups]
     scaling = {name: vars(optimizer)[name] for name in ("grad_scale", "found_inf") if name in vars(optimizer)}
     counts = {name: value for name, value in vars(optimizer).items() if isinstance(value, (int, float))}
+    touched = (*parameters, *(value for held in state.values() for value in held.values() if isinstance(value, Tensor)))
+    versions = tuple(each._version for each in touched)
     try:
         for name in scaling:
             delattr(optimizer, name)
@@ -53,6 +55,7 @@ def shadow_step(optimizer: Optimizer, parameters: list[Tensor], right: dict[int,
             group.clear()
             group.update(held)
         vars(optimizer).update(counts)
+        torch._C._autograd._unsafe_set_version_counter(touched, versions)  # a graph may still need what was put back
 
 
 def _put_back(optimizer: Optimizer, state: dict[Any, dict[str, Any]], values: dict[int, Tensor]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.optim import Optimizer
+from torch.utils._python_dispatch import _disable_current_modes
 
 from truestep.audit import device
 from truestep.audit.events import Raised
@@ -88,12 +89,20 @@ class Watcher:
         self.recorder.emit(Raised, site=site, kind=type(error).__name__, text=str(error))
 
     def hook(self, hook: Callable[..., Any]) -> Callable[..., Any]:
-        """`hook` as the recorder guards it, unseen by any function mode, the audit's own included."""
+        """`hook` as the recorder guards it, unseen by any function or dispatch mode, the audit's own included.
+
+        While code is being compiled it is not there: the compiler would take it into the graph, or break the graph at it.
+        """
         guarded = self.recorder.guard(hook)
 
         @wraps(hook)
         def unseen(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return None
             with torch._C.DisableTorchFunction():
-                return guarded(*args, **kwargs)
+                if not torch._C._len_torch_dispatch_stack():
+                    return guarded(*args, **kwargs)
+                with _disable_current_modes():
+                    return guarded(*args, **kwargs)
 
         return unseen
