@@ -92,7 +92,7 @@ def test_a_number_survives_without_words_that_json_lacks(number):
 
 EDITED = {
     "order": 3,
-    "site": {"place": {"path": "a.py", "line": 1, "function": "f"}, "callers": [], "library": None},
+    "site": {"place": {"path": "a.py", "line": 1, "function": "f"}, "callers": [], "library": None, "below_library": None},
     "operation": "mul_",
     "optimizers": [0],
     "carried": 1.0,
@@ -101,6 +101,7 @@ EDITED = {
     "hid": False,
     "reduced": True,
     "commutes": False,
+    "reshapes": True,
 }
 
 
@@ -117,6 +118,7 @@ def test_an_event_is_written_under_the_name_of_its_class():
         hid=False,
         reduced=True,
         commutes=False,
+        reshapes=True,
     )
     assert plain(edited) == {"Edited": EDITED}
 
@@ -130,7 +132,7 @@ def test_an_event_is_written_under_the_name_of_its_class():
         ({"Edited": EDITED | {"salt": 1}}, "Edited has an unknown field 'salt'"),
         ({"Edited": {name: each for name, each in EDITED.items() if name != "reduced"}}, "Edited has no field 'reduced'"),
         ({"Edited": [1]}, "Edited has no fields"),
-        ({"Edited": EDITED | {"site": {"place": None, "callers": [], "library": None}}}, "Edited.site.place cannot be None"),
+        ({"Edited": EDITED | {"site": EDITED["site"] | {"place": None}}}, "Edited.site.place cannot be None"),
         ({"Edited": EDITED | {"order": True}}, "Edited.order cannot be True"),
         ({"Edited": EDITED | {"order": 1.0}}, "Edited.order cannot be 1.0"),
         ({"Edited": EDITED | {"hid": 0}}, "Edited.hid cannot be 0"),

@@ -2,7 +2,7 @@
 
 import torch._dynamo  # noqa: F401 - pytester forgets what a run has imported, and torch cannot be imported twice
 
-import truestep.audit.judge  # noqa: F401 - likewise
+import truestep.audit.judge
 import truestep.audit.trace  # noqa: F401 - likewise
 
 pytest_plugins = ["pytester"]

@@ -62,7 +62,7 @@ def test_models_and_optimizers_that_were_there_before_are_judged_too():
         for x in torch.randn(3, 8, 4):
             model(x).pow(2).mean().backward()
             optimizer.step()
-    assert [finding.rule for finding in findings] == ["zero-grad-placement"]
+    assert [finding.rule for finding in findings.faults] == ["zero-grad-placement"]
 
 
 def test_an_exception_goes_on_and_what_was_seen_is_judged():

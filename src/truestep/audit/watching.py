@@ -56,7 +56,7 @@ def watch(*, device: str | None = None) -> Iterator[Findings]:
         ...     for x in torch.randn(2, 8, 4):
         ...         model(x).pow(2).mean().backward()
         ...         optimizer.step()  # and the gradients are never cleared
-        >>> [finding.rule for finding in findings]
+        >>> [finding.rule for finding in findings.faults]
         ['zero-grad-placement']
     """
     from truestep.audit.judge import judge  # noqa: PLC0415 - torch's parts, and every rule: not for those who do not audit

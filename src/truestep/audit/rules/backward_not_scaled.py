@@ -24,7 +24,8 @@ def check(story: Story) -> Iterator[Finding]:
             part = "a part of the loss" if backward.carried == "part" else "the loss"
             yield found(
                 backward.site,
-                f"{part} went into backward without the loss scale, and its gradients were divided by {unscale.scale:g} all the same",
+                f"{part} went into backward without the loss scale, and its gradients were divided by"
+                f" {unscale.scale:g} all the same",
                 evidence=gradients_of([window]),
                 damage=damage_of([window]),
                 fix="scaler.scale(loss).backward(), for every loss of the window",

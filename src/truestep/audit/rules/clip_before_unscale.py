@@ -56,7 +56,8 @@ RULE = Rule(
     title="the clip sees gradients multiplied by the loss scale",
     why=(
         "A limit in original units is held against gradients that are as many times too large as the scale: it cuts nearly every"
-        " update, and the loss still falls, slowly, as if the learning rate were wrong. Adam hides much of it, until the scale moves."
+        " update, and the loss still falls, slowly, as if the learning rate were wrong. Adam hides much of it,"
+        " until the scale moves."
     ),
     bad="scaler.scale(loss).backward()\nclip_grad_norm_(model.parameters(), 1.0)\nscaler.step(optimizer)\nscaler.update()",
     good=(

@@ -20,7 +20,8 @@ def check(story: Story) -> Iterator[Finding]:
         number, all_of_them = len(inside), len(window.used)
         yield found(
             (binding or inside)[0].site,
-            f"the clip ran {number + 1} times in a window of {all_of_them} backwards, on partial sums: what came earlier is cut again"
+            f"the clip ran {number + 1} times in a window of {all_of_them} backwards, on partial sums: what came"
+            " earlier is cut again"
             " and again",
             severity="error" if binding else "note",
             evidence=gradients_of([window]) if binding else ("it did not bind here",),

@@ -40,7 +40,8 @@ def check(story: Story) -> Iterator[Finding]:
             seen.add(over.site.place)
             yield found(
                 over.site,
-                f"inside of a region that switches autocast off, `{over.operation}` was given {over.dtype} of the region around it,"
+                f"inside of a region that switches autocast off, `{over.operation}` was given {over.dtype} of the"
+                " region around it,"
                 " and overflowed",
                 evidence=() if over.largest is None else (f"its largest value is {over.largest:.4g} in float32",),
                 fix="cast what enters the region: .float()",

@@ -31,7 +31,8 @@ def check(story: Story) -> Iterator[Finding]:
         if step.carried != 1.0:
             yield found(
                 step.site,
-                f"optimizer.step() used gradients that are multiplied by the loss scale ({scale:g}), and nobody asked whether they"
+                f"optimizer.step() used gradients that are multiplied by the loss scale ({scale:g}), and nobody"
+                " asked whether they"
                 " are finite",
                 evidence=gradients_of([window]),
                 damage=damage_of([window]),
@@ -40,7 +41,8 @@ def check(story: Story) -> Iterator[Finding]:
         elif step.finite is False and step.completed:
             yield found(
                 step.site,
-                "optimizer.step() used unscaled gradients that are not finite: the scaler's step, which would have skipped, was passed by",
+                "optimizer.step() used unscaled gradients that are not finite: the scaler's step, which would"
+                " have skipped, was passed by",
                 fix="use scaler.step(optimizer), then scaler.update()",
             )
 

@@ -30,10 +30,12 @@ def check(story: Story) -> Iterator[Finding]:
             continue
         first = opened[0] if opened else moved[0]
         what = (
-            f"unscale_ ran inside an open window of {len(window.used)} backwards: gradients already divided by the scale are mixed with"
+            f"unscale_ ran inside an open window of {len(window.used)} backwards: gradients already divided by"
+            " the scale are mixed with"
             " scaled ones and divided again"
             if opened
-            else f"the loss scale moved from {moved[0].before:g} to {moved[0].after:g} inside an open window of {len(window.used)}"
+            else f"the loss scale moved from {moved[0].before:g} to {moved[0].after:g} inside an open window of"
+            f" {len(window.used)}"
             " backwards: gradients of two scales were added and divided by one"
         )
         yield found(
@@ -48,9 +50,17 @@ def check(story: Story) -> Iterator[Finding]:
 RULE = Rule(
     id="scale-handled-inside-window",
     title="the loss scale is handled while gradients accumulate",
-    why="Only gradients of one scale can be added: the others arrive as many times too small as the scale, or a power of two off.",
-    bad="for x in window:\n    scaler.scale(loss_of(x)).backward()\n    scaler.unscale_(optimizer)\n    scaler.update()\nscaler.step(optimizer)",
-    good="for x in window:\n    scaler.scale(loss_of(x)).backward()\nscaler.unscale_(optimizer)\nscaler.step(optimizer)\nscaler.update()",
+    why=(
+        "Only gradients of one scale can be added: the others arrive as many times too small as the scale, or a power of two off."
+    ),
+    bad=(
+        "for x in window:\n    scaler.scale(loss_of(x)).backward()\n    scaler.unscale_(optimizer)\n   "
+        " scaler.update()\nscaler.step(optimizer)"
+    ),
+    good=(
+        "for x in window:\n   "
+        " scaler.scale(loss_of(x)).backward()\nscaler.unscale_(optimizer)\nscaler.step(optimizer)\nscaler.update()"
+    ),
     sources=("https://github.com/huggingface/accelerate/issues/641", "https://github.com/pytorch/pytorch/pull/36601"),
     check=check,
 )

@@ -39,7 +39,8 @@ def _cleared(story: Story, window: Window) -> Iterator[Finding]:
         number = len(gone) + len(window.used)
         yield found(
             zeros[-1].site,
-            f"the gradients were cleared inside an open window: of {number} microbatches only the last {len(window.used)} reached the"
+            f"the gradients were cleared inside an open window: of {number} microbatches only the last"
+            f" {len(window.used)} reached the"
             f" step, with the weight of {len(window.used)} in {number}",
             evidence=gradients_of([window]),
             damage=damage_of([window]),
@@ -90,7 +91,8 @@ def _anothers(window: Window) -> Iterator[Finding]:
             if mine and backward.order < step.order < window.used[-1].order:
                 yield found(
                     backward.site,
-                    f"this backward was made for another optimizer, which stepped on it at {step.site}; its gradients stayed in the"
+                    f"this backward was made for another optimizer, which stepped on it at {step.site}; its"
+                    " gradients stayed in the"
                     " parameters of this one, and went into its next step",
                     severity="warning",
                     evidence=gradients_of([window]),
@@ -103,7 +105,10 @@ def _anothers(window: Window) -> Iterator[Finding]:
 RULE = Rule(
     id="zero-grad-placement",
     title="gradients are cleared at the wrong place, or never",
-    why="Cleared in each microbatch, all but the last are lost while the divisor stays; never cleared, old gradients are stepped again.",
+    why=(
+        "Cleared in each microbatch, all but the last are lost while the divisor stays; never cleared, old gradients"
+        " are stepped again."
+    ),
     bad="for x in window:\n    optimizer.zero_grad()\n    (loss_of(x) / len(window)).backward()\noptimizer.step()",
     good="optimizer.zero_grad()\nfor x in window:\n    (loss_of(x) / len(window)).backward()\noptimizer.step()",
     sources=("https://github.com/huggingface/accelerate/issues/1299", "https://github.com/meta-pytorch/opacus/issues/93"),

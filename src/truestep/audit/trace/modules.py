@@ -50,8 +50,8 @@ class Modules:
         """The line that last told a DDP not to average."""
         self._averaging: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
         """Whether the last forward of each DDP asked for it."""
-        self._buffered: weakref.WeakKeyDictionary[nn.Module, dict[str, int]] = weakref.WeakKeyDictionary()
-        """How often each buffer had been written when its module was first seen: a constant, a mask say, is nobody's harm."""
+        self._buffered: weakref.WeakKeyDictionary[nn.Module, frozenset[str]] = weakref.WeakKeyDictionary()
+        """The buffers that were finite when their module was first seen: a mask of infinities, say, is nobody's harm."""
         self._poisoned: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._fused: nn.Module | None = None
         self._cast: dict[int, tuple[weakref.ref[Tensor], Site | None]] = {}
@@ -136,14 +136,10 @@ class Modules:
         self.stack.clear()
         if completed and not self._watcher.recorder.judging:
             return
-        for module, written in list(self._buffered.items()):
+        for module, whole in list(self._buffered.items()):
             if module in self._poisoned:
                 continue
-            bad = [
-                name
-                for name, buffer in module.named_buffers(recurse=False)
-                if buffer.is_floating_point() and buffer._version != written.get(name) and not bool(torch.isfinite(buffer).all())
-            ]
+            bad = [name for name, buffer in module.named_buffers(recurse=False) if name in whole and not _finite(buffer)]
             if bad:
                 self._poisoned.add(module)
                 self._watcher.recorder.emit(
@@ -176,9 +172,9 @@ class Modules:
             self._watcher.operations.step_aside()
         if not torch.is_grad_enabled():
             self._watcher.operations.numbers.cuts.blind(module)
-        if module._buffers and module.training:
-            if module not in self._buffered:
-                self._buffered[module] = {name: buffer._version for name, buffer in module._buffers.items() if buffer is not None}
+        if module._buffers and module.training and module not in self._buffered:
+            buffers = module.named_buffers(recurse=False)
+            self._buffered[module] = frozenset(name for name, buffer in buffers if _finite(buffer))
 
     def _outermost(self, module: nn.Module, inputs: Any) -> None:
         if self.root is None or self.root() is not module:
@@ -231,3 +227,8 @@ class Modules:
 
     def _remember(self, parameter: Tensor) -> None:
         self._cast[id(parameter)] = (weakref.ref(parameter), self._watcher.recorder.site())
+
+
+def _finite(buffer: Tensor) -> bool:
+    """Whether all of it is; integers are."""
+    return not buffer.is_floating_point() or bool(torch.isfinite(buffer).all())
