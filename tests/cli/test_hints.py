@@ -8,7 +8,7 @@ import pytest
 from truestep import errors
 
 SOURCE = Path(errors.__file__).parent
-ROOMS = ["cli", "compare", "ledger", "pages", "run", "stats"]
+ROOMS = ["audit", "cli", "compare", "ledger", "pages", "run", "stats"]
 
 
 def without_hint(text):

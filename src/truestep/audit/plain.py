@@ -16,6 +16,8 @@ Kind = TypeVar("Kind")
 _WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 """Numbers that JSON has no word for."""
 
+FOREIGN = "it was written by another version of truestep"
+
 
 def plain(value: Any) -> Any:
     """`value`, a dataclass or what its fields hold, as a JSON value: an event is `{its class: its fields}`.
@@ -73,7 +75,7 @@ def _read(hint: Any, value: Any, where: str) -> Any:  # noqa: PLR0911 - one line
         return _WORDS[value] if isinstance(value, str) else float(value)
     if hint in (bool, int, str) and type(value) is hint:
         return value
-    raise RecordError(f"{where} cannot be {value!r}", hint="it was written by another version of truestep", where=where)
+    raise RecordError(f"{where} cannot be {value!r}", hint=FOREIGN, where=where)
 
 
 def _fields(kind: Any, written: Any, where: str) -> Any:
@@ -81,9 +83,7 @@ def _fields(kind: Any, written: Any, where: str) -> Any:
     if not isinstance(written, dict) or written.keys() != hints.keys():
         names = sorted(set(written) ^ set(hints)) if isinstance(written, dict) else []
         wrong = [f"an unknown field {name!r}" if name in written else f"no field {name!r}" for name in names] or ["no fields"]
-        raise RecordError(
-            f"{where} has {', '.join(wrong)}", hint="it was written by another version of truestep", where=where, fields=names
-        )
+        raise RecordError(f"{where} has {', '.join(wrong)}", hint=FOREIGN, where=where, fields=names)
     return kind(**{name: _read(hint, written[name], f"{where}.{name}") for name, hint in hints.items()})
 
 
@@ -93,13 +93,13 @@ def _key(hint: Any, key: str, where: str) -> Any:
     try:
         return int(key)
     except ValueError:
-        raise RecordError(f"{where} has a key {key!r}, which is no whole number", where=where) from None
+        raise RecordError(f"{where} has a key {key!r}, which is no whole number", hint=FOREIGN, where=where) from None
 
 
 def _event(name: str) -> type[events.Event]:
     kind = getattr(events, name, None)
     if not (isinstance(kind, type) and issubclass(kind, events.Event)):
-        raise RecordError(f"there is no event {name!r}", hint="it was written by another version of truestep", event=name)
+        raise RecordError(f"there is no event {name!r}", hint=FOREIGN, event=name)
     return kind
 
 

@@ -17,6 +17,8 @@ from truestep.errors import RecordError
 
 SCHEMA = 1
 
+AGAIN = "audit again, with one version of truestep in all of the script's processes"
+
 ASKED = "TRUESTEP_AUDIT"
 """The environment variable that asks each process below the audit for its account."""
 
@@ -69,8 +71,8 @@ def load(path: Path) -> Account:
     try:
         value = json.loads(path.read_text())
     except ValueError as error:
-        raise RecordError(f"{path.name} is no account of a process", path=str(path)) from error
+        raise RecordError(f"{path.name} is no account of a process", hint=AGAIN, path=str(path)) from error
     account = read(Account, value)
     if account.schema != SCHEMA:
-        raise RecordError(f"{path.name} has schema {account.schema}, which is not {SCHEMA}", path=str(path))
+        raise RecordError(f"{path.name} has schema {account.schema}, which is not {SCHEMA}", hint=AGAIN, path=str(path))
     return account

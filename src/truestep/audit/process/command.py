@@ -62,6 +62,8 @@ def _compile(path: Path) -> None:
         with warnings.catch_warnings(action="ignore"):  # they are the script's, which is going to say so itself
             compile(text, path, "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise RunError(f"{path}:{error.lineno}: {error.msg}", path=str(path), line=error.lineno) from error
+        raise RunError(
+            f"{path}:{error.lineno}: {error.msg}", hint="mend the line; nothing was run", path=str(path), line=error.lineno
+        ) from error
     except ValueError as error:
-        raise RunError(f"{path}: {error}", path=str(path), line=None) from error
+        raise RunError(f"{path}: {error}", hint="name a file of Python; nothing was run", path=str(path), line=None) from error

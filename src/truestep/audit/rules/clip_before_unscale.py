@@ -18,7 +18,7 @@ def check(story: Story) -> Iterator[Finding]:
     for window in story.windows:
         for clip in clips(window):
             if clip.carried != 1.0 and not _limit_is_scaled(story, clip) and _finite(clip):
-                yield _found(window, clip)
+                yield _found(story, window, clip)
 
 
 def _finite(clip: Clipped | Edited) -> bool:
@@ -33,7 +33,13 @@ def _limit_is_scaled(story: Story, clip: Clipped | Edited) -> bool:
     return any(story.sources.derives_from(clip.site, argument, "get_scale") for argument in LIMITS.get(clip.how, ()))
 
 
-def _found(window: Window, clip: Clipped | Edited) -> Finding:
+def _whose(story: Story, window: Window) -> str:
+    """Which optimizer is meant, where there are several."""
+    made = story.optimizers.get(window.optimizer)
+    return f", for the {made.kind} of {made.site}" if made is not None and len(story.optimizers) > 1 else ""
+
+
+def _found(story: Story, window: Window, clip: Clipped | Edited) -> Finding:
     limit = clip.limit if isinstance(clip, Clipped) else None
     words = f"the clip acted on gradients that still carry the loss scale ({clip.carried:g})"
     if limit is not None:
@@ -47,7 +53,7 @@ def _found(window: Window, clip: Clipped | Edited) -> Finding:
         severity="warning" if idle else "error",
         evidence=(shortened, *gradients_of([window])),
         damage=damage_of([window]),
-        fix="call scaler.unscale_(optimizer) right before the clip",
+        fix=f"call scaler.unscale_(optimizer) right before the clip{_whose(story, window)}",
     )
 
 

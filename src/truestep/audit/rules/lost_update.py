@@ -47,7 +47,7 @@ def _weights(story: Story) -> Iterator[Finding]:
         made = story.optimizers.get(low.optimizer)
         yield found(
             low.site or (None if made is None else made.site),
-            f"weights kept in {low.dtype}: of {share.asked:,} elements with a gradient, {share.moved:,} moved in"
+            f"weights kept in {low.dtype}: of {share.asked:,} moves of elements with a gradient, {share.moved:,} were made in"
             f" {share.times} completed"
             f" updates (lr {most:g}); the others rounded back to where they were",
             severity="error" if nearly_none else "note",

@@ -61,7 +61,7 @@ def _of_another_size(story: Story, each: Weighed, size: int) -> Iterator[Finding
             f" {each.total:.3g} where 1 is right",
             severity="warning",
             evidence=gradients_of([each.window]),
-            fix="divide by the number of microbatches that the last window holds",
+            fix="divide by what the window holds; where it is the first one, let windows close at (i + 1) % N",
         )
 
 
