@@ -1,6 +1,6 @@
 """Scripts that people might have written: with one planted mistake each, repaired, or correct in odd styles.
 
-They were written by people who had not read the rules. In the quick profile every second script is run; the full one runs all.
+They were written by people who had not read the rules. In the quick profile every fourth script is run; the full one runs all.
 """
 
 import os
@@ -32,7 +32,7 @@ def scripts(*, correct):
                 continue
             if (parts[0] == "controls" or "fixed" in parts) == correct:
                 found.append((f"{folder.name}/{parts[0]}", file))
-    return found if FULL else found[::2]
+    return found if FULL else found[::4]
 
 
 def named(pairs):

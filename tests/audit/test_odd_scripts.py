@@ -53,6 +53,46 @@ ODD = {
             print(encoder(data).tolist(), attention(data, data, data)[0].tolist())
         train(4)
     """,
+    "two threads that train two models": """
+        import threading
+        def other(seed):
+            drawn, net = torch.Generator().manual_seed(seed), nn.Linear(4, 1)
+            its = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(60):
+                its.zero_grad()
+                net(torch.randn(8, 4, generator=drawn)).square().mean().backward()
+                its.step()
+        threads = [threading.Thread(target=other, args=(seed,)) for seed in (1, 2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        train(3)
+    """,
+    "a handler of signals that raises": """
+        import signal
+        class Enough(Exception):
+            pass
+        def ring(number, frame):
+            raise Enough
+        signal.signal(signal.SIGALRM, ring)
+        heard = 0
+        for _ in range(40):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.004)
+                while True:
+                    model.zero_grad()
+            except Enough:
+                heard += 1
+        print(heard)
+    """,
+    "a clip by another norm than the second": """
+        for _ in range(6):
+            opt.zero_grad()
+            (100 * model(torch.randn(8, 4)).square().mean()).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 0.5, norm_type=float("inf"))
+            opt.step()
+    """,
     "one clip over the parameters of two optimizers": """
         net = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1))
         first = torch.optim.SGD([net[0].weight, net[1].weight], lr=0.1)

@@ -167,7 +167,8 @@ class Command:
             return _SIGNALLED + audited.interrupted
         if found.fails(self.fail_on):
             return _FOUND
-        return _COULD_NOT_RUN if audited.script_exit else 0
+        unheard = not audited.stories and any("the audit failed" in each["why"] for each in audited.coverage["not_judged"])
+        return _COULD_NOT_RUN if audited.script_exit or unheard else 0
 
     def _about_rules(self) -> int:
         """Prints every rule's id and title, or all of one rule."""

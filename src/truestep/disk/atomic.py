@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -100,6 +101,8 @@ def prove_writable(path: Path) -> None:
 @contextlib.contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
     """A name beside `path` that nobody has; what is there after an exception, Ctrl-C included, is removed."""
+    if not path.name or path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
         yield temporary

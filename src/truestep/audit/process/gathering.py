@@ -41,7 +41,8 @@ def _read(folder: Path) -> Gathered:
         except RecordError as error:
             missing.append({"what": f"process {path.stem.partition('-')[0]}", "why": error.summary})
     for path in folder.glob("*.failed"):
-        missing.append({"what": f"process {path.stem}", "why": f"the audit failed in it: {path.read_text()}"})
+        reason = path.read_text() or "no reason could be written; is the folder for temporary files full?"
+        missing.append({"what": f"process {path.stem}", "why": f"the audit failed in it: {reason}"})
     for account in accounts:
         if not account.ended:
             why = "it was still running" if _runs(account.process) else "it was killed, and wrote nothing in its last moment"

@@ -114,8 +114,9 @@ class Clips:
             finite=math.isfinite(before),
             strict=False,
         )
+        measured = float(total) if total is not None and carried == 1.0 else None
         for track in tracks:
-            track.expected.clip(how, float(limit), parameters, beside=beside.get(track, 0.0))
+            track.expected.clip(how, float(limit), parameters, beside=beside.get(track, 0.0), measured=measured)
         if isinstance(total, Tensor) and carried != 1.0:
             self._watcher.operations.taints.mark([total], carried, "clip", self._watcher.recorder.site())
 

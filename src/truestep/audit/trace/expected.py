@@ -20,7 +20,7 @@ class Expected:
 
     def __init__(self) -> None:
         self._right: dict[int, tuple[Tensor, Tensor]] = {}
-        self._clips: list[tuple[Literal["norm", "value"], float, frozenset[int], float]] = []
+        self._clips: list[tuple[Literal["norm", "value"], float, frozenset[int], float, float | None]] = []
         self.before: dict[int, Tensor] = {}
         """Copies of the gradients that stood there when the backward began."""
 
@@ -53,9 +53,21 @@ class Expected:
             self._right[id(parameter)] = (parameter, added if held is None else held[1].add_(added))
         self.before = {}
 
-    def clip(self, how: Literal["norm", "value"], limit: float, parameters: Iterable[Tensor], *, beside: float = 0.0) -> None:
-        """A clip of these, in original units, is part of what is expected; `beside` is the norm of those not known here."""
-        self._clips.append((how, limit, frozenset(map(id, parameters)), beside))
+    def clip(
+        self,
+        how: Literal["norm", "value"],
+        limit: float,
+        parameters: Iterable[Tensor],
+        *,
+        beside: float = 0.0,
+        measured: float | None = None,
+    ) -> None:
+        """A clip of these, in original units, is part of what is expected.
+
+        `beside` is the norm of those not known here; `measured` is what the clip itself took for the norm of all, of whatever
+        order, where it was in original units.
+        """
+        self._clips.append((how, limit, frozenset(map(id, parameters)), beside, measured))
 
     def judge(self, parameters: Iterable[Tensor], divide_by: float) -> Judged | None:
         """The gradients as they stand, divided by what the optimizer will still divide them by, beside the right ones.
@@ -92,13 +104,14 @@ class Expected:
         """The right gradients by parameter, clips included, and the factor by which those shortened them."""
         right = {id(each): self._right[id(each)][1] for each in parameters if id(each) in self._right}
         before = _norm(right.values())
-        for how, limit, held, beside in self._clips:
+        for how, limit, held, beside, measured in self._clips:
             concerned = {key: value for key, value in right.items() if key in held}
             if how == "value":
                 right |= {key: value.clamp(-limit, limit) for key, value in concerned.items()}
             else:
                 everything = [self._right[key][1] for key in held if key in self._right]
-                factor = min(1.0, limit / (math.hypot(_norm(everything), beside) + EPSILON))
+                whole = math.hypot(_norm(everything), beside) if measured is None else measured
+                factor = min(1.0, limit / (whole + EPSILON))
                 right |= {key: value * factor for key, value in concerned.items()}
         after = _norm(right.values())
         return right, after / before if before and math.isfinite(before) else 1.0

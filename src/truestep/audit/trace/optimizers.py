@@ -68,6 +68,7 @@ class Optimizers:
         track = self._watcher.tracks.of(optimizer)
         if track is not None:
             return track
+        self._watcher.recorder.trains_here()
         track = self._watcher.tracks.add(optimizer)
         defaults = optimizer.defaults
         group = optimizer.param_groups[0] if optimizer.param_groups else {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -58,6 +60,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self.process = os.getpid()
+        self.thread: threading.Thread | None = None
+        """The one that trains: the first that makes an optimizer, or that runs a backward; None before."""
         self.judging = True
         """Whether this window's numbers are looked at."""
         self.chunk = 0
@@ -197,6 +201,20 @@ class Recorder:
         """Notes what was judged on another device than the script names."""
         self._mapped.setdefault(what, why)
 
+    def trains_here(self) -> None:
+        """This thread is the one that is watched, unless another is that still lives."""
+        if self.thread is None or not self.thread.is_alive():
+            self.thread = threading.current_thread()
+
+    def _elsewhere(self) -> bool:
+        """Whether this is another thread than the one that trains; what it does is none of this record."""
+        here = threading.get_ident()  # asking for the thread itself would make one of autograd's known to all
+        if self.thread is None or self.thread.ident == here or not self.thread.is_alive():
+            return False
+        if here in (each.ident for each in threading.enumerate()):
+            self.cannot_judge("other threads than the first that trains", "the loops of two threads cannot be told apart")
+        return True
+
     def fault(self, where: str) -> None:
         """Notes the exception that is being handled, which is the audit's own."""
         lines = traceback.format_exc().strip().splitlines()
@@ -207,11 +225,13 @@ class Recorder:
 
         @wraps(hook)
         def guarded(*args: Any, **kwargs: Any) -> Any:
-            if not self.active:
+            if not self.active or self._elsewhere():
                 return None
             try:
                 return hook(*args, **kwargs)
-            except Exception:
+            except Exception as error:
+                if _of_a_signal(error):
+                    raise
                 self.fault(hook.__qualname__)
                 return None
 
@@ -230,3 +250,14 @@ def _shape(event: Event) -> tuple[Any, ...]:
         judged is None or judged.agrees(0.01),
         isinstance(event, Backward) and (event.finite, len(event.kept)),
     )
+
+
+def _of_a_signal(error: BaseException) -> bool:
+    """Whether an exception comes from a signal's handler of the script, which happened to run inside of a hook."""
+    handlers = {getattr(signal.getsignal(each), "__code__", None) for each in signal.valid_signals()} - {None}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in handlers:
+            return True
+        trace = trace.tb_next
+    return False
