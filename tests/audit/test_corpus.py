@@ -1,6 +1,6 @@
 """Scripts that people might have written: with one planted mistake each, repaired, or correct in odd styles.
 
-They were written by people who had not read the rules. In the quick profile every fourth script is run; the full one runs all.
+They were written by people who had not read the rules. In the quick profile every sixth script is run; the full one runs all.
 """
 
 import os
@@ -13,6 +13,7 @@ from tests.audit.harness import examine, fault
 FOLDERS = [Path(__file__).with_name(name) for name in ("corpus", "holdout")]
 # Processes of their own: test_libraries, test_ranks.
 APART = {"libraries", "ddp-no-sync", "ddp-loss-factor", "rank-local-decision"}
+RANKS = {"ddp_no_sync_done_right", "allreduce_sum_of_shares"}
 FULL = os.environ.get("TRUESTEP_FULL") == "1"
 
 MISSED = {
@@ -28,11 +29,11 @@ def scripts(*, correct):
     for folder in FOLDERS:
         for file in sorted(folder.rglob("*.py")):
             parts = file.relative_to(folder).parts
-            if parts[0] in APART or file.stem.endswith("_lib"):
+            if parts[0] in APART or file.stem in RANKS or file.stem.endswith("_lib"):
                 continue
             if (parts[0] == "controls" or "fixed" in parts) == correct:
                 found.append((f"{folder.name}/{parts[0]}", file))
-    return found if FULL else found[::4]
+    return found if FULL else found[::6]
 
 
 def named(pairs):
@@ -55,11 +56,12 @@ def test_correct_scripts_raise_neither_error_nor_warning_and_run_to_the_same_bit
     assert seen.failure is None
     assert not [each for each in seen.coverage["not_judged"] if "failed" in each["what"]]
     assert [finding for finding in seen.findings if finding.severity != "note"] == []
-    if "clock" not in alone.output and not reads_clocks(file):
+    if not reads_clocks(file):
         assert (seen.output, seen.ended) == (alone.output, alone.ended)
     assert seen.digest == alone.digest
 
 
 def reads_clocks(file):
     """Whether what a script prints depends on how fast it was."""
-    return "perf_counter" in file.read_text() or "time.time" in file.read_text()
+    both = [each for each in (file, file.with_name(f"{file.stem}_lib.py")) if each.exists()]
+    return any("import time" in each.read_text() or "from time" in each.read_text() for each in both)

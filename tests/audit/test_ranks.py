@@ -22,7 +22,7 @@ CONTROLS = ("allreduce_sum_of_shares", "ddp_no_sync_done_right")
 def scripts(*folders):
     """Each script of these folders as a parameter; the modules beside them are their own affair."""
     files = [file for folder in folders for file in sorted(folder.glob("*.py")) if not file.stem.endswith("_lib")]
-    return [pytest.param(file, id=file.stem) for file in (files if FULL else files[::2])]
+    return [pytest.param(file, id=file.stem) for file in (files if FULL else files[::4])]
 
 
 def faults(file):

@@ -33,7 +33,7 @@ def print_text(audited: Audited, found: Sorted) -> None:
     """Each finding with an empty line behind it, then the summary."""
     told = [line for finding in found.told for line in (*lines(finding), "")]
     known, ignored = len(found.known), len(found.ignored)
-    told += [f"mapped: {each['what']}" for each in audited.coverage["mapped"]]
+    told += [f"mapped: {each['what']}" for each in audited.coverage.get("mapped", ())]
     told.append(summary(found.told, known=known, ignored=ignored, not_judged=_not_judged(audited)))
     theme = Theme({f"audit.{name}": style for name, style in _COLOURS.items()})
     out = Console(file=sys.stdout, highlighter=_Marks(), markup=False, emoji=False, theme=theme)

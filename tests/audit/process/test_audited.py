@@ -11,8 +11,11 @@ from textwrap import dedent
 
 import pytest
 
+from tests.profile import FULL
 from truestep.audit.events import Raised, Ranks
 from truestep.audit.process import audit
+
+SLOW = pytest.mark.skipif(not FULL, reason="several processes that import torch: the full profile runs it")
 
 FAULT = "clip-before-unscale"
 
@@ -120,6 +123,7 @@ def test_a_script_runs_as_without_an_audit_and_all_its_processes_are_seen(here, 
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
+@SLOW
 def test_an_exception_is_printed_as_always_and_told_with_the_users_line(here, capfdbinary):
     script = here(
         "train.py",
@@ -227,6 +231,7 @@ def test_what_was_seen_before_a_signal_is_told(here, number, to_all, caught, scr
     assert ("KeyboardInterrupt" in err) is (script_exit == -2)
 
 
+@SLOW
 def test_what_ranks_do_differently_is_told_and_what_they_do_alike_is_told_once(here, capfdbinary):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -275,6 +280,7 @@ def test_what_ranks_do_differently_is_told_and_what_they_do_alike_is_told_once(h
     assert (FAULT, "train.py", 18, 4) in planted(audited)
 
 
+@SLOW
 def test_torchrun_is_ended_quietly_after_as_many_attempts_as_were_asked_for(here, capfdbinary):
     script = here("train.py", "from loop import train\ntrain(400)\n")
     command = ["torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0", script]
@@ -288,6 +294,7 @@ def test_torchrun_is_ended_quietly_after_as_many_attempts_as_were_asked_for(here
     assert unseen(audited) == ["the script was ended there, as was asked"]
 
 
+@SLOW
 def test_a_package_is_run_as_a_module_and_what_it_prints_may_go_to_stderr(here, capfdbinary):
     here("package/__init__.py", "")
     here(
