@@ -318,9 +318,17 @@ for _ in range(4):
 GOES_ON = CLIPS_TOO_EARLY.replace("range(4)", "iter(int, 1)")  # for ever
 
 
+# A suite that runs in the background hands an ignored Ctrl-C on to what it starts: hear it, and become the command.
+HEARING = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
 def process(*words):
     """`truestep audit` as a shell starts it: in a group of processes that hears Ctrl-C together."""
-    command = [sys.executable, "-m", "truestep", "audit", *words]
+    command = [sys.executable, "-c", HEARING, "-m", "truestep", "audit", *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 

@@ -15,6 +15,13 @@ from tests.profile import FULL
 from truestep.audit.events import Raised, Ranks
 from truestep.audit.process import audit
 
+# A suite that runs in the background hands an ignored Ctrl-C on to what it starts: hear it, and become the command.
+HEARING = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
 SLOW = pytest.mark.skipif(not FULL, reason="several processes that import torch: the full profile runs it")
 
 FAULT = "clip-before-unscale"
@@ -219,7 +226,11 @@ def test_what_was_seen_before_a_signal_is_told(here, number, to_all, caught, scr
         """,
     )
     parent = subprocess.Popen(
-        [sys.executable, "parent.py", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", HEARING, "parent.py", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert parent.stdout.readline() == "started\n"
     os.killpg(parent.pid, number) if to_all else os.kill(parent.pid, number)
