@@ -336,7 +336,7 @@ def test_the_scripts_own_output_comes_first_and_the_report_behind_it(script):
     script.write_text(CLIPS_TOO_EARLY)
     with process("train.py", "--json") as running:
         out, err = running.communicate()
-    assert (running.returncode, err) == (1, "")
+    assert (running.returncode, err) == (1, "--json: the option is given to train.py; the audit's own stand before it\n")
     assert out.startswith("stepped ['--json']\n" * 4 + "train.py:9: error: clip-before-unscale: ")
     assert out.endswith("\n1 error, 0 warnings, 0 notes\n")
 
