@@ -11,23 +11,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.audit.harness import examine, fault  # noqa: E402 - the repository has to be on the path first
-
-APART = {"libraries", "ddp-no-sync", "ddp-loss-factor", "rank-local-decision"}
-
-
-def scripts(folder: Path) -> Iterator[tuple[str, Path, bool]]:
-    """The kind, the file, and whether it is correct."""
-    for file in sorted(folder.rglob("*.py")):
-        parts = file.relative_to(folder).parts
-        if parts[0] not in APART and not file.stem.endswith("_lib"):
-            yield parts[0], file, parts[0] == "controls" or "fixed" in parts
+from tests.audit.harness import examine, fault, scripts  # noqa: E402 - the repository has to be on the path first
 
 
 def outcome(kind: str, file: Path) -> str:

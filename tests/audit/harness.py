@@ -37,6 +37,19 @@ class Examined:
     """Of the weights, optimizers' states and random state that the script left behind, watched or not."""
 
 
+APART = {"libraries", "ddp-no-sync", "ddp-loss-factor", "rank-local-decision"}
+RANKS = {"ddp_no_sync_done_right", "allreduce_sum_of_shares"}
+"""Kinds and scripts that need processes or libraries of their own: test_ranks and test_libraries run them."""
+
+
+def scripts(folder):
+    """(kind, file, whether it is correct) of each script below a folder that is run by itself."""
+    for file in sorted(folder.rglob("*.py")):
+        parts = file.relative_to(folder).parts
+        if parts[0] not in APART and file.stem not in RANKS and not file.stem.endswith("_lib"):
+            yield parts[0], file, parts[0] == "controls" or "fixed" in parts
+
+
 def fault(script):
     """(file name, line) of the mark in a script or in the module beside it; None where neither has one."""
     for file in (script, script.with_name(f"{script.stem}_lib.py")):

@@ -3,18 +3,14 @@
 They were written by people who had not read the rules. In the quick profile every sixth script is run; the full one runs all.
 """
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.audit.harness import examine, fault
+from tests.audit.harness import examine, fault, scripts
+from tests.profile import FULL
 
 FOLDERS = [Path(__file__).with_name(name) for name in ("corpus", "holdout")]
-# Processes of their own: test_libraries, test_ranks.
-APART = {"libraries", "ddp-no-sync", "ddp-loss-factor", "rank-local-decision"}
-RANKS = {"ddp_no_sync_done_right", "allreduce_sum_of_shares"}
-FULL = os.environ.get("TRUESTEP_FULL") == "1"
 
 MISSED = {
     "holdout/scale-collapse/reid_metric": "the square root of zero is finite and so is the loss, only the derivative is not",
@@ -23,16 +19,9 @@ MISSED = {
 """Scripts whose mistake is not found, and why; each has to stay missed, or be taken off the list."""
 
 
-def scripts(*, correct):
-    """(kind, script) of each, faulty or correct."""
-    found = []
-    for folder in FOLDERS:
-        for file in sorted(folder.rglob("*.py")):
-            parts = file.relative_to(folder).parts
-            if parts[0] in APART or file.stem in RANKS or file.stem.endswith("_lib"):
-                continue
-            if (parts[0] == "controls" or "fixed" in parts) == correct:
-                found.append((f"{folder.name}/{parts[0]}", file))
+def chosen(*, correct):
+    """(kind, script) of each that this profile runs, faulty or correct."""
+    found = [(f"{folder.name}/{kind}", file) for folder in FOLDERS for kind, file, right in scripts(folder) if right == correct]
     return found if FULL else found[::6]
 
 
@@ -41,7 +30,7 @@ def named(pairs):
     return [pytest.param(kind, file, id=f"{kind}/{file.stem}") for kind, file in pairs]
 
 
-@pytest.mark.parametrize(("kind", "file"), named(scripts(correct=False)))
+@pytest.mark.parametrize(("kind", "file"), named(chosen(correct=False)))
 def test_a_planted_mistake_is_found_at_its_line_under_its_name(kind, file):
     seen = examine(file)
     assert seen.failure is None
@@ -50,7 +39,7 @@ def test_a_planted_mistake_is_found_at_its_line_under_its_name(kind, file):
     assert ((kind.partition("/")[2], *fault(file)) in places) != (f"{kind}/{file.stem}" in MISSED), places
 
 
-@pytest.mark.parametrize(("kind", "file"), named(scripts(correct=True)))
+@pytest.mark.parametrize(("kind", "file"), named(chosen(correct=True)))
 def test_correct_scripts_raise_neither_error_nor_warning_and_run_to_the_same_bit(kind, file):
     seen, alone = examine(file), examine(file, watched=False)
     assert seen.failure is None

@@ -3,16 +3,15 @@
 In the quick profile every third script is run; the full one runs all.
 """
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.audit.harness import examine, fault
+from tests.profile import FULL
 
 FOLDER = Path(__file__).with_name("corpus") / "libraries"
-FULL = os.environ.get("TRUESTEP_FULL") == "1"
 
 KINDS = {
     "accelerate_clip_every_microbatch": "clip-inside-window",

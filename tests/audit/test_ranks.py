@@ -3,7 +3,6 @@
 In the quick profile every second script is run; the full one runs all.
 """
 
-import os
 import signal
 from pathlib import Path
 
@@ -11,10 +10,10 @@ import pytest
 
 from tests.audit.harness import fault
 from tests.audit.together import examine_together
+from tests.profile import FULL
 from truestep.audit.process import audit
 
 CORPUS = Path(__file__).with_name("corpus")
-FULL = os.environ.get("TRUESTEP_FULL") == "1"
 KINDS = ("ddp-no-sync", "ddp-loss-factor", "rank-local-decision")
 CONTROLS = ("allreduce_sum_of_shares", "ddp_no_sync_done_right")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hearing import HEARING
 from truestep.audit.finding import Finding
 from truestep.audit.process import Audited
 from truestep.cli import main
@@ -316,14 +317,6 @@ for _ in range(4):
     print("stepped", sys.argv[1:], flush=True)
 """
 GOES_ON = CLIPS_TOO_EARLY.replace("range(4)", "iter(int, 1)")  # for ever
-
-
-# A suite that runs in the background hands an ignored Ctrl-C on to what it starts: hear it, and become the command.
-HEARING = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
 
 
 def process(*words):

@@ -13,6 +13,7 @@ import pytest
 import torch
 import tyro
 
+from tests.hearing import HEARING
 from truestep.cli import main
 from truestep.cli.train import Command
 from truestep.run import RunRecord, Settings, train
@@ -288,13 +289,6 @@ def test_a_value_that_begins_as_an_option_does_is_given_as_one():
 
 
 # Signals.
-
-# A suite that runs in the background hands an ignored Ctrl-C on to what it starts: hear it, and become the command.
-HEARING = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
 
 
 def begun(*arguments):

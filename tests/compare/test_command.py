@@ -16,6 +16,7 @@ import tyro
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from tests.hearing import HEARING
 from truestep.cli import main
 from truestep.cli.compare import Command
 from truestep.compare import Protocol, summarize
@@ -189,14 +190,6 @@ def parsed(line):
     program, name, *arguments = shlex.split(line)
     assert (program, name) == ("truestep", "compare")
     return tyro.cli(Command, args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
-
-
-# A suite that runs in the background hands an ignored Ctrl-C on to what it starts: hear it, and become the command.
-HEARING = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from truestep.audit.events import Clipped, Edited, Event, Unscaled, Updated
-from truestep.audit.story import Story, Window
+from truestep.audit.events import Clipped, Edited, Unscaled, Updated
+from truestep.audit.story import Kind, Story, Window
 
 ALONG = 1e-3
 """1 - cosine up to which an edit kept the direction."""
+
+BOUND = 1e-6
+"""What torch's clip adds to a norm makes a clip that does not bind shorten by as much."""
 
 CLOSE = 1e-3
 """Relative difference of two numbers that are meant to be the same."""
@@ -48,7 +51,13 @@ def clips_by_hand(event: Edited) -> bool:
     return not event.reduced and not event.hid and (clamps or (shortened(event) and not unscaled_by_hand(event)))
 
 
-def between_used(window: Window, events: Iterable[Event]) -> list[Event]:
+def left_by(clip: Clipped | Edited) -> float:
+    """What a clip left of the gradients' norm, as a part of it; 1 where it did not bind, or was not looked at."""
+    left = (clip.factor if isinstance(clip, Clipped) else clip.ratio) or 1.0
+    return 1.0 if left > 1 - BOUND else left
+
+
+def between_used(window: Window, events: Iterable[Kind]) -> list[Kind]:
     """Those that lie between the first and the last backward whose gradients the optimizer was given."""
     if len(window.used) < 2:
         return []
@@ -56,7 +65,7 @@ def between_used(window: Window, events: Iterable[Event]) -> list[Event]:
     return [event for event in events if first < event.order < last]
 
 
-def after_used(window: Window, events: Iterable[Event]) -> list[Event]:
+def after_used(window: Window, events: Iterable[Kind]) -> list[Kind]:
     """Those that lie after the last of these backwards."""
     last = window.used[-1].order if window.used else -1
     return [event for event in events if event.order > last]

@@ -11,16 +11,10 @@ from textwrap import dedent
 
 import pytest
 
+from tests.hearing import HEARING
 from tests.profile import FULL
 from truestep.audit.events import Raised, Ranks
 from truestep.audit.process import audit
-
-# A suite that runs in the background hands an ignored Ctrl-C on to what it starts: hear it, and become the command.
-HEARING = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
 
 SLOW = pytest.mark.skipif(not FULL, reason="several processes that import torch: the full profile runs it")
 

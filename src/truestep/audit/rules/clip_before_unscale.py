@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from truestep.audit.events import Clipped, Edited
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.story import Story, Window
-from truestep.audit.windows import clips, damage_of, gradients_of
+from truestep.audit.windows import clips, damage_of, gradients_of, left_by
 
 LIMITS: dict[str, tuple[str | int, ...]] = {"norm": ("max_norm", 1), "value": ("clip_value", 1)}
 """Where the limit stands in a call of torch's clips."""
@@ -44,9 +44,9 @@ def _found(story: Story, window: Window, clip: Clipped | Edited) -> Finding:
     words = f"the clip acted on gradients that still carry the loss scale ({clip.carried:g})"
     if limit is not None:
         words += f": its limit of {limit:g} is {limit / clip.carried:.3g} in original units"
-    bound = (clip.factor if isinstance(clip, Clipped) else clip.ratio) or 1.0
-    idle = bound > 1 - 1e-6
-    shortened = "it did not bind here" if idle else f"it made the gradients {1 / bound:.4g} times shorter"
+    left = left_by(clip)
+    idle = left == 1.0
+    shortened = "it did not bind here" if idle else f"it made the gradients {1 / left:.4g} times shorter"
     return found(
         clip.site,
         words,

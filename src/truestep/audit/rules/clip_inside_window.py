@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truestep.audit.events import Clipped
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.story import Story
-from truestep.audit.windows import between_used, clips, damage_of, gradients_of
+from truestep.audit.windows import between_used, clips, damage_of, gradients_of, left_by
 
 
 def check(story: Story) -> Iterator[Finding]:
     """A clip that binds between two backwards of one window."""
     for window in story.windows:
         inside = between_used(window, clips(window))
-        binding = [clip for clip in inside if ((clip.factor if isinstance(clip, Clipped) else clip.ratio) or 1.0) < 1 - 1e-6]  # type: ignore[attr-defined]
+        binding = [clip for clip in inside if left_by(clip) < 1.0]
         if not inside:
             continue
         number, all_of_them = len(inside), len(window.used)
         yield found(
             (binding or inside)[0].site,
             f"the clip ran {number + 1} times in a window of {all_of_them} backwards, on partial sums: what came"
-            " earlier is cut again"
-            " and again",
+            " earlier is cut again and again",
             severity="error" if binding else "note",
             evidence=gradients_of([window]) if binding else ("it did not bind here",),
             damage=damage_of([window]),

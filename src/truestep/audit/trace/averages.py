@@ -13,6 +13,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from truestep.audit.events import Averaged
 from truestep.audit.site import Site
+from truestep.audit.trace.tracks import LOW
 
 if TYPE_CHECKING:
     from truestep.audit.trace.parts import Watcher
@@ -55,7 +56,7 @@ class Averages:
 
     def _before(self, averaged: AveragedModel, model: Any) -> list[tuple[Tensor, Tensor, Tensor]]:
         pairs = list(zip(averaged.module.parameters(), model.parameters(), strict=True))
-        low = [pair for pair in pairs if pair[0].dtype in (torch.float16, torch.bfloat16)]
+        low = [pair for pair in pairs if pair[0].dtype in LOW]
         if not self._watcher.recorder.judging or not low or int(averaged.n_averaged) == 0:
             return []
         return [(mean, mean.detach().clone(), mean.detach() != weight.detach().to(mean.dtype)) for mean, weight in low]

@@ -16,12 +16,12 @@ from torch.utils.hooks import RemovableHandle
 from truestep.audit.events import Poisoned
 from truestep.audit.site import Site
 from truestep.audit.trace.forward import Forward
+from truestep.audit.trace.tracks import LOW
+from truestep.probe.finiteness import not_finite
 
 if TYPE_CHECKING:
     from truestep.audit.trace.parts import Watcher
     from truestep.audit.trace.tracks import Track
-
-LOW = (torch.float16, torch.bfloat16)
 
 
 FUSED = (nn.TransformerEncoder, nn.TransformerEncoderLayer, nn.MultiheadAttention)
@@ -139,7 +139,9 @@ class Modules:
         for module, whole in list(self._buffered.items()):
             if module in self._poisoned:
                 continue
-            bad = [name for name, buffer in module.named_buffers(recurse=False) if name in whole and not _finite(buffer)]
+            bad = [
+                name for name, buffer in module.named_buffers(recurse=False) if name in whole and not_finite(buffer) is not None
+            ]
             if bad:
                 self._poisoned.add(module)
                 self._watcher.recorder.emit(
@@ -174,7 +176,7 @@ class Modules:
             self._watcher.operations.numbers.cuts.blind(module)
         if module._buffers and module.training and module not in self._buffered:
             buffers = module.named_buffers(recurse=False)
-            self._buffered[module] = frozenset(name for name, buffer in buffers if _finite(buffer))
+            self._buffered[module] = frozenset(name for name, buffer in buffers if not_finite(buffer) is None)
 
     def _outermost(self, module: nn.Module, inputs: Any) -> None:
         if self.root is None or self.root() is not module:
@@ -227,8 +229,3 @@ class Modules:
 
     def _remember(self, parameter: Tensor) -> None:
         self._cast[id(parameter)] = (weakref.ref(parameter), self._watcher.recorder.site())
-
-
-def _finite(buffer: Tensor) -> bool:
-    """Whether all of it is; integers are."""
-    return not buffer.is_floating_point() or bool(torch.isfinite(buffer).all())

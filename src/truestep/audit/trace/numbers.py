@@ -14,11 +14,12 @@ from truestep.audit.events import Lost, Overflowed, Unsafe, Vanished
 from truestep.audit.site import Site
 from truestep.audit.trace import frames
 from truestep.audit.trace.cuts import Cuts
+from truestep.audit.trace.tracks import LOW
+from truestep.probe.finiteness import not_finite
 
 if TYPE_CHECKING:
     from truestep.audit.trace.parts import Watcher
 
-LOW = (torch.float16, torch.bfloat16)
 
 PUTS = frozenset(
     (
@@ -186,7 +187,7 @@ class Numbers:
 def _finite(tensor: Any) -> bool:
     if not isinstance(tensor, Tensor) or not tensor.is_floating_point() or tensor.is_sparse:
         return True
-    return bool(torch.isfinite(tensor.detach()).all())
+    return not_finite(tensor) is None
 
 
 def _largest(func: Any, given: list[Any]) -> float | None:

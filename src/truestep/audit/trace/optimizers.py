@@ -14,8 +14,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from truestep.audit.events import Judged, LowParameters, OddGradients, OptimizerMade, Stepped
-from truestep.audit.trace.shadow import LOW, compared, number, put_right, shadow_step
-from truestep.audit.trace.tracks import Track, gradients, norm, standing
+from truestep.audit.trace.shadow import compared, number, put_right, shadow_step
+from truestep.audit.trace.tracks import LOW, Track, gradients, norm, standing
 
 if TYPE_CHECKING:
     from truestep.audit.trace.parts import Watcher

@@ -6,12 +6,12 @@ import weakref
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from truestep.audit.events import Restored, ScalerMade, StepCalled, Unscaled, Updated
 from truestep.audit.trace.scales import Scales
+from truestep.audit.trace.tracks import bare
 
 if TYPE_CHECKING:
     from truestep.audit.trace.parts import Watcher
@@ -112,11 +112,11 @@ class Scalers:
 
         @self._watcher.hook
         def looked(optimizer: Any) -> None:
-            self._watcher.optimizers.made_low(self._watcher.tracks.add(_bare(optimizer)))
+            self._watcher.optimizers.made_low(self._watcher.tracks.add(optimizer))
 
         @self._watcher.hook
         def unscaled(scaler: GradScaler, optimizer: Any, inside: bool) -> None:
-            track = self._watcher.tracks.add(_bare(optimizer))
+            track = self._watcher.tracks.add(optimizer)
             looked = scaler.is_enabled() and self._watcher.recorder.judging
             found = scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"] if looked else {}
             self._watcher.recorder.emit(
@@ -148,11 +148,11 @@ class Scalers:
                     over(scaler, optimizer, counts)
                 self.stepping = outer
                 if ended:
-                    self._watcher.optimizers.enough(_bare(optimizer))
+                    self._watcher.optimizers.enough(bare(optimizer))
 
         @self._watcher.hook
         def called(scaler: GradScaler, optimizer: Any, args: Any, kwargs: Any) -> tuple[int, int]:
-            track = self._watcher.tracks.add(_bare(optimizer))
+            track = self._watcher.tracks.add(optimizer)
             self._watcher.backwards.gone(track)
             self._watcher.recorder.emit(
                 StepCalled,
@@ -165,12 +165,12 @@ class Scalers:
 
         @self._watcher.hook
         def over(scaler: GradScaler, optimizer: Any, counts: tuple[int, int] | None) -> None:
-            track = self._watcher.tracks.add(_bare(optimizer))
+            track = self._watcher.tracks.add(optimizer)
             attempts, completed = counts or (None, None)
             if self._watcher.recorder.completed[track.number] == completed:
                 self._scales.skipped(scaler)
             if track.attempts == attempts:  # its own step was not called
-                self._watcher.optimizers.skipped(_bare(optimizer))
+                self._watcher.optimizers.skipped(bare(optimizer))
 
         return step
 
@@ -243,13 +243,6 @@ class Scalers:
         ways = set[tuple[int, float] | None]().union(*(self._ways(child, left // len(children) - 1) for child in children))
         adds = node.name().startswith(("Add", "Sub", "Stack", "Cat"))
         return ways if adds else (ways - {None} or {None})
-
-
-def _bare(optimizer: Any) -> Any:
-    """The torch optimizer inside a library's wrapper."""
-    while not isinstance(optimizer, torch.optim.Optimizer) and hasattr(optimizer, "optimizer"):
-        optimizer = optimizer.optimizer
-    return optimizer
 
 
 def _tensors(tree: Any) -> Any:

@@ -9,9 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from truestep.audit.events import Damage, Moved
-from truestep.audit.trace.tracks import Track, norm
-
-LOW = (torch.float16, torch.bfloat16)
+from truestep.audit.trace.tracks import LOW, Track, norm
 
 
 def put_right(track: Track, divide_by: float) -> None:

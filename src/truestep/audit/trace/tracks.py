@@ -19,6 +19,10 @@ Standing = dict[int, tuple[int, int]]
 """For each parameter with a gradient, which one it is and how often it was written."""
 
 
+LOW = (torch.float16, torch.bfloat16)
+"""The formats narrower than float32 that people keep weights in."""
+
+
 @dataclass(eq=False)
 class Track:
     """One optimizer."""
@@ -102,8 +106,10 @@ def standing(parameters: Iterable[Tensor], most: int | None = None) -> Standing:
     return dict(islice(there, most))
 
 
-def bare(optimizer: Optimizer) -> Optimizer:
-    """The optimizer whose own step torch's hooks see, inside of a library's wrapper that passes for one."""
+def bare(optimizer: Any) -> Any:
+    """The optimizer whose own step torch's hooks see, inside of a library's wrapper, which may pass for one itself."""
+    while not isinstance(optimizer, Optimizer) and hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
     inner = getattr(optimizer, "optimizer", None)
     while isinstance(inner, Optimizer) and inner is not optimizer and not getattr(type(optimizer).step, "hooked", False):
         optimizer, inner = inner, getattr(inner, "optimizer", None)
