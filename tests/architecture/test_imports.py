@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[2]
 # The rooms that each room may import, as docs/design.md draws them under "Rooms and arrows"; whatever those may import, it
 # may too. `truestep` is the package's own file, the front door; it opens on everything but labs and cli, so they alone may
 # go in by it.
-BELOW = {"errors", "disk", "formats", "probe", "stats", "engine", "ledger", "checkpoint", "tasks", "run", "verify", "inspect"}
-BELOW |= {"memory", "compare", "audit", "pages", "integrations"}
+BELOW = {"errors", "disk", "formats", "probe", "stats", "engine", "ledger", "checkpoint", "tasks", "run", "verification"}
+BELOW |= {"inspection", "footprint", "compare", "audit", "pages", "integrations"}
 ARROWS = {
     "errors": set(),
     "disk": {"errors"},
@@ -26,9 +26,9 @@ ARROWS = {
     "checkpoint": {"disk", "engine"},
     "run": {"engine", "ledger", "checkpoint", "tasks"},
     "compare": {"run", "stats", "pages"},
-    "verify": {"formats", "probe", "engine", "tasks", "pages"},
-    "inspect": {"formats", "probe", "engine", "tasks", "pages"},
-    "memory": {"formats", "probe", "engine", "tasks", "pages"},
+    "verification": {"formats", "probe", "stats", "engine", "tasks", "run", "pages"},
+    "inspection": {"formats", "probe", "stats", "engine", "tasks", "run", "pages"},
+    "footprint": {"formats", "probe", "stats", "engine", "tasks", "run", "pages"},
     "audit": {"disk", "probe", "pages"},
     "integrations": {"engine", "ledger", "probe"},
     "truestep": BELOW,
