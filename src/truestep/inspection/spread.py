@@ -1,0 +1,204 @@
+"""How a set of numbers is spread over powers of two, counted finely enough that every format's losses follow exactly. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from truestep.formats import FORMATS, Format
+
+Bound = tuple[Fraction, bool]
+"""A significand from 1 to below 2, and whether the class that begins there leaves it out."""
+
+STORABLE = {name: each for name, each in FORMATS.items() if each.specials != "scale"}
+"""The formats that numbers are stored in; e8m0 holds scales alone."""
+
+
+def flush_bound(stored: Format) -> Fraction:
+    """Half the smallest number: what is no larger becomes 0, for that tie goes to the even 0."""
+    smallest = stored.smallest_subnormal
+    assert smallest is not None
+    return Fraction(smallest) / 2
+
+
+def normal_bound(stored: Format) -> Fraction:
+    """The smallest magnitude that rounds to a normal number: half a subnormal's distance below the smallest, tie included."""
+    return Fraction(stored.smallest_normal) - flush_bound(stored)
+
+
+def overflow_bound(stored: Format) -> Bound:
+    """The magnitude halfway from the largest number to the next, were there one; and whether that tie is still held.
+
+    A tie goes to the even code: e4m3fn's largest number has one, and so holds 464; every other format's is odd.
+    """
+    largest = Fraction(stored.max)
+    spacing = Fraction(2) ** (math.frexp(stored.max)[1] - 1 - stored.mantissa)
+    return largest + spacing / 2, (largest / spacing) % 2 == 0
+
+
+def split(magnitude: Fraction) -> tuple[int, Fraction]:
+    """Exponent and significand: magnitude = significand * 2^exponent, 1 <= significand < 2."""
+    numerator, denominator = magnitude.as_integer_ratio()
+    exponent = numerator.bit_length() - denominator.bit_length()
+    exponent -= Fraction(2) ** exponent > magnitude
+    return exponent, magnitude / Fraction(2) ** exponent
+
+
+def _bounds() -> tuple[Bound, ...]:
+    one = Fraction(1)
+    found = {(one, False), (one, True)}
+    for each in STORABLE.values():
+        limit, held = overflow_bound(each)
+        found |= {(split(normal_bound(each))[1], False), (split(limit)[1], held)}
+    return tuple(sorted(found))
+
+
+BOUNDS = _bounds()
+"""Where a binade is divided: at its power of two, and wherever a format of the table rounds up to its smallest normal number or
+beyond its largest. Class i holds the significands from BOUNDS[i] to BOUNDS[i + 1]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Counts of numbers by binade and class of significand; zeros, infinities and NaNs beside them.
+
+    elements = zeros + infinities + nans + the sum over all binades. Spreads of disjoint sets add up with `+`.
+
+    >>> spread = Spread.of([0.0, 1.0, -1.5, 2.0**-25, math.inf])
+    >>> spread.histogram, spread.smallest == 2**-25, spread.nonzero
+    ({-25: 1, 0: 2}, True, 3)
+    >>> spread.losses(FORMATS["fp16"]).flushed, spread.losses(FORMATS["fp16"], scale=1).flushed
+    (1, 0)
+    """
+
+    zeros: int = 0
+    infinities: int = 0
+    nans: int = 0
+    bins: Mapping[int, tuple[int, ...]]
+    """By binary exponent e, the counts of 2^e <= |x| < 2^(e+1) in the classes that begin at `BOUNDS`."""
+    smallest: float | None = None
+    """Smallest finite magnitude above 0; None where there is none."""
+    largest: float | None = None
+
+    @staticmethod
+    def of(numbers: list[float]) -> Spread:
+        """The spread of Python floats, one after another: the reference that the measuring of tensors is held against."""
+        bins: dict[int, list[int]] = {}
+        finite = [abs(x) for x in numbers if math.isfinite(x) and x]
+        for x in finite:
+            exponent, significand = split(Fraction(x))
+            row = bins.setdefault(exponent, [0] * len(BOUNDS))
+            row[sum(significand > bound if strict else significand >= bound for bound, strict in BOUNDS) - 1] += 1
+        return Spread(
+            zeros=sum(x == 0 for x in numbers),
+            infinities=sum(math.isinf(x) for x in numbers),
+            nans=sum(math.isnan(x) for x in numbers),
+            bins={exponent: tuple(bins[exponent]) for exponent in sorted(bins)},
+            smallest=min(finite, default=None),
+            largest=max(finite, default=None),
+        )
+
+    @property
+    def nonzero(self) -> int:
+        """How many are finite and not 0: what shares are shares of."""
+        return sum(map(sum, self.bins.values()))
+
+    @property
+    def elements(self) -> int:
+        """How many there are."""
+        return self.nonzero + self.zeros + self.infinities + self.nans
+
+    @property
+    def histogram(self) -> dict[int, int]:
+        """Counts by binary exponent."""
+        return {exponent: sum(row) for exponent, row in self.bins.items()}
+
+    def __add__(self, other: Spread) -> Spread:
+        """The spread of both sets together."""
+        none = (0,) * len(BOUNDS)
+        exponents = sorted({*self.bins, *other.bins})
+        return Spread(
+            zeros=self.zeros + other.zeros,
+            infinities=self.infinities + other.infinities,
+            nans=self.nans + other.nans,
+            bins={e: tuple(map(sum, zip(self.bins.get(e, none), other.bins.get(e, none), strict=True))) for e in exponents},
+            smallest=min((x for x in (self.smallest, other.smallest) if x is not None), default=None),
+            largest=max((x for x in (self.largest, other.largest) if x is not None), default=None),
+        )
+
+    def above(self, magnitude: Fraction, *, strict: bool, scale: int = 0) -> int:
+        """How many have 2^scale * |x| >= magnitude, or > where `strict`; magnitude's significand is one of `BOUNDS`."""
+        exponent, significand = split(magnitude)
+        first = BOUNDS.index((significand, strict))
+        return sum(sum(row[first if e == exponent - scale else 0 :]) for e, row in self.bins.items() if e >= exponent - scale)
+
+    def losses(self, stored: Format, *, scale: int = 0) -> Losses:
+        """What `stored` does to the numbers times 2^scale: flushed |y| <= s/2, overflowed y that rounds beyond the largest."""
+        kept = self.above(flush_bound(stored), strict=True, scale=scale)
+        limit, held = overflow_bound(stored)
+        return Losses(
+            elements=self.nonzero,
+            flushed=self.nonzero - kept,
+            subnormal=kept - self.above(normal_bound(stored), strict=False, scale=scale),
+            overflowed=self.above(limit, strict=held, scale=scale),
+        )
+
+    def record(self) -> dict[str, object]:
+        """JSON-ready."""
+        return {
+            "elements": self.elements,
+            "nonzero": self.nonzero,
+            "zeros": self.zeros,
+            "infinities": self.infinities,
+            "nans": self.nans,
+            "histogram": [[exponent, count] for exponent, count in self.histogram.items()],
+            "smallest": self.smallest,
+            "largest": self.largest,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """What becomes of numbers in a format: counts of the finite ones that are not 0."""
+
+    elements: int
+    """Finite and not 0 before they were stored."""
+    flushed: int
+    """Became 0."""
+    subnormal: int
+    """Became a number below the smallest normal one, with fewer bits; not 0."""
+    overflowed: int
+    """Rounded beyond the largest finite number: infinite, or held at it where the format saturates."""
+
+    @property
+    def lost(self) -> int:
+        """Flushed or overflowed."""
+        return self.flushed + self.overflowed
+
+    def share(self, name: str) -> float | None:
+        """What "flushed", "subnormal", "overflowed" or "lost" counts as a share of `elements`, 0 to 1; None of no elements."""
+        count: int = getattr(self, name)
+        return count / self.elements if self.elements else None
+
+    def __add__(self, other: Losses) -> Losses:
+        """Of both sets together."""
+        return Losses(
+            elements=self.elements + other.elements,
+            flushed=self.flushed + other.flushed,
+            subnormal=self.subnormal + other.subnormal,
+            overflowed=self.overflowed + other.overflowed,
+        )
+
+    def record(self) -> dict[str, object]:
+        """JSON-ready: counts, and shares that are null where there are no elements."""
+        counts = ("flushed", "subnormal", "overflowed")
+        return {
+            "elements": self.elements,
+            **{name: getattr(self, name) for name in counts},
+            **{f"{name}_share": self.share(name) for name in counts},
+        }
+
+
+NO_LOSSES = Losses(elements=0, flushed=0, subnormal=0, overflowed=0)
