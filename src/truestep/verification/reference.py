@@ -1,0 +1,138 @@
+"""What should have arrived: the plain full batch from the same state, in float32, and in float64 as the judge of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Parameter
+
+from truestep.engine.clip import Clip
+from truestep.engine.gradients import exact_norm
+from truestep.engine.policy import POLICIES
+from truestep.engine.randomness import own_random_state
+from truestep.probe.buffers import Buffers
+from truestep.verification.kinks import Kinks
+from truestep.verification.roundings import Counting
+from truestep.verification.subject import Full, Subject
+from truestep.verification.subject_join import mapped
+
+Gradients = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class References:
+    """Two gradients of one full batch, as they are before any clip; a parameter that the loss does not reach is not there."""
+
+    plain: Gradients
+    """Float32 throughout."""
+    judge: Gradients
+    """Float64 throughout, or `plain` where that could not be had."""
+    why_not: str | None
+    """Why float64 could not be had; None where it was."""
+    kinks: Kinks | None
+    """What the better of the two passed; None where it was not watched."""
+
+
+def references(subject: Subject, full: Full, *, counting: Counting | None = None, watch: bool = True) -> References:
+    """Both from the present state, which is afterwards as it was: parameters, gradients, buffers, random state.
+
+    Args:
+        counting: counts what the float32 pass rounds to.
+        watch: looks for kinks.
+    """
+    with subject.in_float32(), _as_before(subject):
+        with counting or nullcontext():
+            plain = _gradients(subject, full)
+        drawn = torch.get_rng_state()
+    kinks = Kinks() if watch else None
+    try:
+        with subject.in_float32(), _as_before(subject), _doubled(subject):
+            doubles = full._replace(window=_doubles(full.window), joined=_doubles(full.joined))
+            with kinks or nullcontext():
+                judge = _gradients(subject, doubles)
+            why_not = None if torch.equal(drawn, torch.get_rng_state()) else "the model draws other numbers in float64"
+    except (RuntimeError, TypeError, NotImplementedError) as error:  # what is float32 by its code, or does not fit
+        why_not = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    if why_not is None:
+        return References(plain=plain, judge=judge, why_not=None, kinks=kinks)
+    kinks = Kinks() if watch else None
+    if kinks is not None:
+        with subject.in_float32(), _as_before(subject), kinks:
+            _gradients(subject, full)
+    return References(plain=plain, judge=plain, why_not=why_not, kinks=kinks)
+
+
+def part_of(subject: Subject, microbatch: object) -> tuple[Gradients, float]:
+    """The float32 gradient of one microbatch's own mean loss, and that loss, from the present state."""
+    with subject.in_float32(), _as_before(subject):
+        with POLICIES["fp32"].arithmetic(subject.device):
+            loss = subject.mean_loss(subject.model, microbatch)
+        return _of(subject.parameters(), loss), float(loss.detach())
+
+
+def clipped(gradients: Gradients, clip: Clip | None) -> Gradients:
+    """What `clip` leaves of them, as new tensors in their own format; they themselves where it leaves all."""
+    if clip is None or not gradients:
+        return gradients
+    held = {name: gradient.clone() for name, gradient in gradients.items()}
+    norm = exact_norm(list(held.values()))
+    factor, _ = clip(list(held.values()), norm=norm, unit=1.0)
+    return {name: gradient * factor for name, gradient in held.items()}
+
+
+def _gradients(subject: Subject, full: Full) -> Gradients:
+    with POLICIES["fp32"].arithmetic(subject.device):
+        return _of(subject.parameters(), subject.window_loss(full))
+
+
+def _of(params: Mapping[str, Parameter], loss: Tensor) -> Gradients:
+    """By torch.autograd.grad, which leaves `.grad` alone and fires no hook that steps in the middle of a backward."""
+    if not loss.requires_grad:
+        return {}
+    found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
+    return {name: _dense(gradient) for name, gradient in zip(params, found, strict=True) if gradient is not None}
+
+
+def _dense(gradient: Tensor) -> Tensor:
+    return gradient.to_dense() if gradient.layout is not torch.strided else gradient.detach()
+
+
+@contextmanager
+def _as_before(subject: Subject) -> Iterator[None]:
+    """Buffers and random state; parameters are not written by a plain forward and backward."""
+    buffers = Buffers(subject.model)
+    buffers.keep()
+    with own_random_state(subject.device):
+        try:
+            yield
+        finally:
+            buffers.restore()
+
+
+@contextmanager
+def _doubled(subject: Subject) -> Iterator[None]:
+    """Inside, the parameters and floating-point buffers of the model, and what else is stepped, are float64.
+
+    In their own place: a loss that reaches the model by another way than its argument sees them too.
+    """
+    own = [*subject.parameters().values(), *subject.model.parameters(), *_buffers_of(subject.model)]
+    held = {id(tensor): (tensor, tensor.data) for tensor in own if tensor.is_floating_point()}
+    try:
+        for tensor, data in held.values():
+            tensor.data = data.double()
+        yield
+    finally:
+        for tensor, data in held.values():
+            tensor.data = data
+
+
+def _buffers_of(model: nn.Module) -> list[Tensor]:
+    return [buffer for buffer in model.buffers() if buffer is not None]
+
+
+def _doubles(microbatch: object) -> object:
+    return mapped(microbatch, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)

@@ -1,0 +1,93 @@
+"""What is verified, whoever owns the loop: a model, its optimizers, one attempt, and the loss of its full batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from truestep.engine.clip import Clip
+from truestep.engine.parameters import parameters_of
+from truestep.engine.terms import Loss, TermShares
+from truestep.engine.weights import LossIs, Weight, sum_of
+
+
+class Full(NamedTuple):
+    """A window and its full batch."""
+
+    window: list[Any]
+    joined: Any
+    """All its examples as one microbatch; None where they cannot be joined."""
+    why_not: str | None
+    """What stood in the way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """One loop, its parts, and how to undo what it does."""
+
+    title: str
+    policy: str | None
+    """The policy's name; None for a loop of one's own."""
+    model: nn.Module
+    optimizers: tuple[Optimizer, ...]
+    loss: Callable[[Any, Any], Loss]
+    loss_is: LossIs
+    weight: Callable[[Any], Weight]
+    """Of a microbatch: what its loss is a mean over, of each term by its name."""
+    clip: Clip | None
+    attempt: Callable[[list[Any]], str | None]
+    """One attempt on a window: why it was skipped, or None; None too where the loop does not say."""
+    scale: Callable[[], float | None]
+    """The loss scale as it stands; None where nobody can tell."""
+    names: Callable[[], dict[int, str]]
+    """The name of each parameter that is stepped, by its id."""
+    in_float32: Callable[[], AbstractContextManager[object]]
+    """Inside, the model's parameters are float32."""
+    kept: Callable[[], AbstractContextManager[None]]
+    """Afterwards, all is as before."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters lie."""
+        return parameters_of(*self.optimizers)[0].device
+
+    def parameters(self) -> dict[str, Parameter]:
+        """What takes a gradient and is stepped, by name: the model's own, also where an optimizer holds masters of them."""
+        names = self.names()
+        own = dict(self.model.named_parameters())
+        stepped = {names[id(p)]: p for p in parameters_of(*self.optimizers)}
+        held = {name: own.get(name, p) for name, p in stepped.items()}
+        return {name: p for name, p in held.items() if p.requires_grad}
+
+    def weights(self, window: Sequence[Any]) -> list[Weight]:
+        """What each microbatch of `window` weighs; 1 for losses that come as shares, which nobody weighs."""
+        return [1.0 if self.loss_is == "share" else self.weight(microbatch) for microbatch in window]
+
+    def window_loss(self, full: Full) -> Tensor:
+        """The loss whose gradient an attempt on the window is to have: of the full batch in one forward, else the weighted sum."""
+        weights = self.weights(full.window)
+        if full.joined is None:
+            return self.weighted(list(zip(full.window, weights, strict=True)), total=sum_of(weights))
+        return self.weighted([(full.joined, sum_of(weights))], total=sum_of(weights))
+
+    def mean_loss(self, model: Any, microbatch: Any) -> Tensor:
+        """The loss of one microbatch alone, a mean over its own weight; of several terms their sum."""
+        weight = self.weights([microbatch])[0]
+        return self.weighted([(microbatch, weight)], total=weight)
+
+    def weighted(self, parts: Sequence[tuple[Any, Weight]], *, total: Weight) -> Tensor:
+        """The sum of the microbatches' losses, each at its share of `total`."""
+        shares = TermShares(self.loss_is, None if self.loss_is == "share" else total)
+        losses = []
+        for microbatch, weight in parts:
+            loss = self.loss(self.model, microbatch)
+            summands = shares.given(loss, 1.0) if self.loss_is == "share" else shares.summands(loss, weight)
+            losses += [summand.loss * summand.share for summand in summands]
+        return torch.stack([loss.reshape(()) for loss in losses]).sum() if losses else torch.zeros(())

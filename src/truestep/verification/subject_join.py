@@ -1,0 +1,89 @@
+"""The full batch: the microbatches of a window as one, where they are made of tensors that can be laid end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Unequal(Exception):
+    """The microbatches cannot be laid end to end; the message says where."""
+
+
+def joined(window: Sequence[Any]) -> Any:
+    """One microbatch of all examples: tensors joined along their first dimension, whole numbers (counts) added up.
+
+    Tuples, NamedTuples, lists, mappings and dataclasses are joined part by part; what is equal in all microbatches (None, a
+    word, a flag) is kept.
+
+    Raises:
+        Unequal: tensors of unequal lengths beyond the first dimension, or parts that are neither.
+
+    >>> joined([(torch.zeros(2, 3), 2), (torch.ones(1, 3), 1)])[1]
+    3
+    """
+    first = window[0]
+    if len(window) == 1:
+        return first
+    if any(type(other) is not type(first) for other in window):
+        raise Unequal(f"they are of different kinds: {', '.join(sorted({type(each).__name__ for each in window}))}")
+    if isinstance(first, Tensor):
+        return _tensors(window)
+    if isinstance(first, Mapping):
+        if any(other.keys() != first.keys() for other in window):
+            raise Unequal("their mappings have different keys")
+        return _made(type(first), {key: joined([each[key] for each in window]) for key in first})
+    if isinstance(first, (tuple, list)):
+        if any(len(other) != len(first) for other in window):
+            raise Unequal(f"their {type(first).__name__}s are of different lengths")
+        parts = [joined(column) for column in zip(*window, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    if is_dataclass(first) and not isinstance(first, type):
+        return replace(first, **{each.name: joined([getattr(one, each.name) for one in window]) for each in fields(first)})
+    return _words(window)
+
+
+def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same microbatch with every tensor in it changed."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, Mapping):
+        return _made(type(value), {key: mapped(part, change) for key, part in value.items()})
+    if isinstance(value, (tuple, list)):
+        parts = [mapped(part, change) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: mapped(getattr(value, each.name), change) for each in fields(value)})
+    return value
+
+
+def _made(kind: Any, parts: dict[Any, Any]) -> Any:
+    return parts if kind is dict else kind(parts)
+
+
+def _tensors(window: Sequence[Tensor]) -> Tensor:
+    shapes = {tuple(each.shape[1:]) for each in window}
+    if all(each.dim() == 0 for each in window):
+        stacked = torch.stack(list(window))
+        if not stacked.is_floating_point() and stacked.dtype is not torch.bool:
+            return stacked.sum()  # a count
+        if bool((stacked == stacked[0]).all()):
+            return window[0]
+        raise Unequal("they hold single numbers that differ")
+    if len(shapes) > 1 or any(each.dim() == 0 for each in window):
+        lengths = ", ".join(str(tuple(each.shape)) for each in window)
+        raise Unequal(f"their tensors differ beyond the first dimension: {lengths}")
+    return torch.cat(list(window))
+
+
+def _words(window: Sequence[Any]) -> Any:
+    first = window[0]
+    if isinstance(first, int) and not isinstance(first, bool):
+        return sum(window)
+    if all(other is first or other == first for other in window):
+        return first
+    raise Unequal(f"they hold a {type(first).__name__} each, and these differ")
