@@ -4,8 +4,8 @@ The tolerance of a parameter's gradient r at one attempt is
 
     SAFETY * (u sqrt(D) |r| + (u / v) e) + k |r| + f
 
-* u is the unit roundoff of the coarsest format that the attempt rounded to, and D how many operations of one microbatch rounded to
-  it (both counted while it ran): D roundings that are independent add up to at most u sqrt(D).
+* u is the unit roundoff of the coarsest format that the attempt rounded to, and D how many operations of one microbatch rounded
+  to it (both counted while it ran): D roundings that are independent add up to at most u sqrt(D).
 * e is the error of the plain float32 full batch against float64, and v float32's unit roundoff: e / v measures how much this
   gradient magnifies a rounding (cancellation, long sums), and u / v takes that to the attempt's format.
 * k is the share of the gradient that sits on a kink (ReLU, max pooling) nearer than the roundings reach: see `kinks`.
@@ -29,9 +29,9 @@ from truestep.verification.gap import Gap
 FLOAT32_UNIT, FLOAT32_SMALLEST = 2.0**-24, 2.0**-126
 
 SAFETY = 3.0
-"""Roundings are not quite independent, and a gradient of one element tells e badly. Of 15,400 gaps (logistic and digits on 200 seeds,
-bytes-lm on 40; fp32, bf16 and fp16; 4 attempts of 4 microbatches) half needed 0.25 or less, the largest of the low formats 0.44, and
-float32 on a single element 0.82 in one of a hundred, 1.6 at most: this is twice the largest ever seen."""
+"""Roundings are not quite independent, and a gradient of one element tells e badly. Of 15,400 gaps (logistic and digits on 200
+seeds, bytes-lm on 40; fp32, bf16 and fp16; 4 attempts of 4 microbatches) half needed 0.25 or less, the largest of the low formats
+0.44, and float32 on a single element 0.82 in one of a hundred, 1.6 at most: this is twice the largest ever seen."""
 
 LIMIT = 0.4
 """The largest relative tolerance at which a gradient that is half or twice as long still shows, with an error of its own."""
@@ -156,7 +156,7 @@ def derivation(computed: Computed) -> tuple[str, ...]:
         f" {significant(computed.unit)}",
         f"D = {computed.operations:.0f} operations a microbatch rounded to it: independent, they add up to u sqrt(D) ="
         f" {significant(computed.unit * math.sqrt(computed.operations))}",
-        f"each gradient magnifies a rounding by e / 2^-24, where e is float32's own error against float64; times u"
+        "each gradient magnifies a rounding by e / 2^-24, where e is float32's own error against float64; times u"
         if computed.judged_by_float64
         else "float64 could not be had: what each gradient magnifies is not measured",
         f"tolerance = {SAFETY:g} (u sqrt(D) |r| + (u / 2^-24) e) + kinks + underflow, relative to |r|",

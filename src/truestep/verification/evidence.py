@@ -1,4 +1,4 @@
-"""What one failed attempt left to be read: what arrived at the optimizer, what should have, and the microbatches' own gradients."""
+"""What one failed attempt left to be read: what arrived, what should have, and the microbatches' own gradients."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ NEAR = 4.0
 _aten = torch.ops.aten
 
 
-class Kinks(TorchDispatchMode):
+class Kinks(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Around one forward and backward; what it meets is asked for by `risk`.
 
     An element on the wrong side of a kink has a derivative that is wrong as a whole, however small the rounding that put it
@@ -26,7 +26,7 @@ class Kinks(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._operations = 0
         self._met: list[tuple[Tensor, int, Tensor]] = []
 
@@ -77,9 +77,10 @@ def _between(one: Tensor, other: Tensor) -> Tensor:
 
 def _from_runner_up(x: Tensor, kernel: Sequence[int], stride: Sequence[int] = (), *_: Any) -> Tensor:
     """How far the largest of each window of a two-dimensional max pool lies above the second."""
-    patches = x.unfold(-2, kernel[0], (stride or kernel)[0]).unfold(-2, kernel[-1], (stride or kernel)[-1])
-    best = patches.flatten(-2).topk(2).values
-    return best[..., 0] - best[..., 1]
+    patches: Tensor = x.unfold(-2, kernel[0], (stride or kernel)[0]).unfold(-2, kernel[-1], (stride or kernel)[-1])
+    best: Tensor = patches.flatten(-2).topk(2).values
+    distance: Tensor = best[..., 0] - best[..., 1]
+    return distance
 
 
 _DISTANCES: dict[Any, Callable[..., Tensor]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -134,5 +135,5 @@ def _buffers_of(model: nn.Module) -> list[Tensor]:
     return [buffer for buffer in model.buffers() if buffer is not None]
 
 
-def _doubles(microbatch: object) -> object:
+def _doubles(microbatch: Any) -> Any:
     return mapped(microbatch, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)

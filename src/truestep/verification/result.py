@@ -46,6 +46,12 @@ class Row:
     words: str | None
     """Why it is not judged, or what is the matter beside size."""
 
+    @property
+    def rank(self) -> tuple[int, float]:
+        """For an order with the worst first."""
+        excess = self.error / self.tolerance if self.error is not None and self.tolerance else 0.0
+        return -_RANK[self.verdict], -excess
+
     def cells(self) -> tuple[str, ...]:
         """The row in words, as `COLUMNS` says."""
         shares = [share(value) for value in (self.error, self.tolerance, self.plain_error)]

@@ -1,4 +1,4 @@
-"""How often an attempt rounds, and in which format: the floating-point results of every operation it ran, counted as they come."""
+"""How often an attempt rounds, and in which format: the results of every operation that it ran, counted as they come."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ class Roundings:
     """Operations that put it out, forward and backward, for one microbatch: no way to a gradient has more of them on it."""
 
     @property
+    def name(self) -> str:
+        """Of the format, as torch writes it: "float16"."""
+        return str(self.format).removeprefix("torch.")
+
+    @property
     def unit(self) -> float:
         """Unit roundoff: half the distance from 1 to the next number, 2^-11 for float16."""
         return torch.finfo(self.format).eps / 2
@@ -32,14 +37,14 @@ class Roundings:
         return torch.finfo(self.format).smallest_normal * torch.finfo(self.format).eps
 
 
-class Counting(TorchDispatchMode):
+class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Inside, counts the results of operations by their format; views and copies round nothing and are left out.
 
     Costs a few microseconds an operation, so it stands around one attempt and not around all.
     """
 
     def __init__(self, paused: Callable[[], bool] = lambda: False) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._found: Counter[torch.dtype] = Counter()
         self._paused = paused
         """Asked at every operation: those of an optimizer's step come after the gradient."""

@@ -71,7 +71,7 @@ class Subject:
         return [1.0 if self.loss_is == "share" else self.weight(microbatch) for microbatch in window]
 
     def window_loss(self, full: Full) -> Tensor:
-        """The loss whose gradient an attempt on the window is to have: of the full batch in one forward, else the weighted sum."""
+        """The loss whose gradient is to arrive: of the full batch in one forward, else the weighted sum of the microbatches'."""
         weights = self.weights(full.window)
         if full.joined is None:
             return self.weighted(list(zip(full.window, weights, strict=True)), total=sum_of(weights))
@@ -88,6 +88,6 @@ class Subject:
         losses = []
         for microbatch, weight in parts:
             loss = self.loss(self.model, microbatch)
-            summands = shares.given(loss, 1.0) if self.loss_is == "share" else shares.summands(loss, weight)
+            summands = shares.summands(loss, weight) if self.loss_is != "share" else shares.given(loss, 1.0)  # type: ignore[arg-type]  # shares have no terms
             losses += [summand.loss * summand.share for summand in summands]
         return torch.stack([loss.reshape(()) for loss in losses]).sum() if losses else torch.zeros(())

@@ -37,6 +37,7 @@ def subject_of_task(
         policy=policy,  # type: ignore[arg-type]  # a record wants a name, and there is none here; the update takes both
         microbatches=microbatches,
         scale=scale,
+        allow_underflow=scale is not None and scale.kind == "none",  # who asks for none means it
         clip=clip,
     )
     setup = build(task, settings, seed=seed, device=device_of(device))

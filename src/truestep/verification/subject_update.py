@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from truestep.engine.clip import Clip, NoClip, clip_of
-from truestep.engine.demands import demand_model, demand_optimizers, demand_parameters
+from truestep.engine.demands import demand_model, demand_optimizers
 from truestep.engine.parameters import names_of, parameters_of
 from truestep.engine.terms import Loss
 from truestep.engine.update import Update

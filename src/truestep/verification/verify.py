@@ -67,7 +67,7 @@ def verify(
 
 
 def verify(what: Any, windows: Any = None, **options: Any) -> Verification:
-    """Whether accumulated mixed-precision updates have the gradient of the plain float32 full batch, within what the formats explain.
+    """Whether accumulated mixed-precision updates have the gradient of the plain float32 full batch, as far as formats allow.
 
     Each attempt starts where the one before has ended. From its state the full batch is computed in float32 and in float64, then
     the attempt is made, and what reaches each optimizer at its step is held against float64, parameter by parameter; the result
@@ -76,20 +76,20 @@ def verify(what: Any, windows: Any = None, **options: Any) -> Verification:
     loss scale, counts, schedule, buffers, gradients and random state.
 
     Args:
-        what: a Task or its name ("digits", "FILE.py:NAME"), run from its first attempt on; an `Update`; or a function that performs
-            one window of a loop of your own on `model` and `optimizer`: zero, backwards, unscale, clip, step. What it closes over
-            beside these, such as its GradScaler, is not put back.
+        what: a Task or its name ("digits", "FILE.py:NAME"), run from its first attempt on; an `Update`; or a function that
+            performs one window of a loop of your own on `model` and `optimizer`: zero, backwards, unscale, clip, step. What it
+            closes over beside these, such as its GradScaler, is not put back.
         windows: of an update or function: lists of microbatches, one list an attempt.
         join: from a window to one microbatch of all its examples; None: tensors are laid end to end along their first dimension
             in tuples, mappings and dataclasses, and whole numbers added.
         policy, microbatches, seed, device, scale, clip, attempts: of a task, as a run takes them.
-        model, optimizer (one, or a list), loss, loss_is, weight, clip: of a function, what `Update` would be told: what the loop is
-            meant to do.
+        model, optimizer (one, or a list), loss, loss_is, weight, clip: of a function, what `Update` would be told: what
+            the loop is meant to do.
         scale: of a function, its GradScaler, or a number, or a function that returns it; None: unknown.
 
     Returns:
-        A Verification: `passed`, `rows` by parameter, `bias`, and where it failed what the mistake looks like; `str()` explains it.
-        Attempts that were skipped are told with their reason; where all were, nothing has passed.
+        A Verification: `passed`, `rows` by parameter, `bias`, and where it failed what the mistake looks like; `str()` explains
+        it. Attempts that were skipped are told with their reason; where all were, nothing has passed.
 
     Raises:
         UsageError: an option that does not belong to what is verified. WindowError: a window without a microbatch.

@@ -1,0 +1,66 @@
+"""Gaps in numbers, and their absence where there is none."""
+
+import math
+
+import pytest
+import torch
+
+from truestep.verification.gap import gaps, whole
+
+
+def gap(arrived, plain, reference):
+    named = [{} if each is None else {"w": torch.tensor(each)} for each in (arrived, plain, reference)]
+    return gaps(*named)[0]
+
+
+def test_error_direction_and_length_are_told_apart():
+    found = gap([0.0, 2.0], [1.0, 0.0], [1.0, 0.0])
+    assert (found.cosine, found.ratio, found.signed) == (0.0, 2.0, -1.0)
+    assert found.relative == pytest.approx(math.sqrt(5))
+    assert found.plain_relative == 0
+
+
+@pytest.mark.parametrize("factor", [0.25, 0.5, 2.0, 1024.0])
+def test_a_factor_is_a_signed_error_and_no_angle(factor):
+    found = gap([3.0 * factor, 4.0 * factor], [3.0, 4.0], [3.0, 4.0])
+    assert found.signed == pytest.approx(factor - 1)
+    assert found.cosine == pytest.approx(1)
+
+
+def test_nothing_is_divided_by_zero():
+    zero = gap([0.0, 0.0], [0.0, 0.0], [0.0, 0.0])
+    assert (zero.relative, zero.cosine, zero.ratio, zero.signed) == (None, None, None, None)
+    assert zero.error == 0
+    assert zero.finite
+
+
+def test_what_did_not_arrive_is_absent_and_its_error_is_all_of_it():
+    found = gap(None, [3.0, 4.0], [3.0, 4.0])
+    assert (found.arrived, found.ratio, found.cosine, found.relative) == (None, None, None, 1.0)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_is_told_and_has_no_numbers(bad):
+    found = gap([bad, 0.0], [1.0, 0.0], [1.0, 0.0])
+    assert not found.finite
+    assert (found.relative, found.cosine, found.signed) == (None, None, None)
+    assert not gap([1.0, 0.0], [1.0, 0.0], [bad, 0.0]).finite
+
+
+def test_norms_hold_where_float32_squares_would_overflow_or_vanish():
+    for size in (1e30, 1e-30):
+        assert gap([2 * size], [size], [size]).relative == pytest.approx(1)
+
+
+def test_all_parameters_together_are_one_long_one():
+    torch.manual_seed(0)
+    a, f, r = ({"x": torch.randn(3), "y": torch.randn(2, 2)} for _ in range(3))
+    joined = [{"all": torch.cat([each["x"], each["y"].flatten()])} for each in (a, f, r)]
+    one, other = whole(gaps(a, f, r)), gaps(*joined)[0]
+    for name in ("elements", "reference", "arrived", "error", "plain_error", "inner"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name))
+
+
+def test_a_complex_gradient_is_two_real_ones():
+    found = gap([3 + 4j], [3 + 4j], [3 - 4j])
+    assert (found.reference, found.error) == (5.0, 8.0)
