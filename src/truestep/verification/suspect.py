@@ -1,0 +1,90 @@
+"""Reads an attempt that is beyond what the formats explain, while the state that it started from is still at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from truestep.engine.weights import Weight, sum_of
+from truestep.verification.criterion import Computed
+from truestep.verification.evidence import Evidence
+from truestep.verification.reference import Gradients, part_of
+from truestep.verification.subject import Full, Subject
+from truestep.verification.subject_state import Snapshot
+
+if TYPE_CHECKING:
+    from truestep.verification.coupling import Coupling
+    from truestep.verification.reading import Reading
+
+
+class Traces(NamedTuple):
+    """What an attempt leaves for a moment."""
+
+    full: Full
+    start: Snapshot
+    """The state that it started from."""
+    arrived: Gradients
+    reference: Gradients
+    """Before any clip."""
+    wanted: Gradients
+    """As it should have arrived."""
+
+
+class Suspect(NamedTuple):
+    """The attempt that is furthest beyond, and what could be read of it."""
+
+    excess: float
+    reading: Reading | None
+    coupling: Coupling | None
+
+
+def read(subject: Subject, traces: Traces, computed: Computed, *, before: Gradients | None, excess: float) -> Suspect:
+    """The mistake that it looks like; where it looks like none, what couples the examples of a batch.
+
+    Costs a float32 pass for each microbatch, and for the coupling a few more.
+    """
+    from truestep.verification import coupling, reading  # noqa: PLC0415 - only a failure needs them
+
+    full = traces.full
+    with traces.start():
+        evidence = _evidence(subject, traces, computed, before)
+        seen = reading.read(evidence)
+        if seen is not None or full.joined is None:
+            return Suspect(excess, seen, None)
+        with subject.in_float32():
+            found = coupling.find(subject.model, subject.mean_loss, full.window, full.joined, evidence.weights)
+        return Suspect(excess, None, found)
+
+
+def _evidence(subject: Subject, traces: Traces, computed: Computed, before: Gradients | None) -> Evidence:
+    window = traces.full.window
+    weights = subject.weights(window)
+    parts = [part_of(subject, microbatch) for microbatch in window]
+    return Evidence(
+        microbatches=len(window),
+        weights=tuple(_number(weight, weights) for weight in weights),
+        losses=tuple(loss for _, loss in parts),
+        scale=computed.scale,
+        clip=subject.clip,
+        arrived=_on_cpu(traces.arrived),
+        reference=_on_cpu(traces.reference),
+        clipped_reference=_on_cpu(traces.wanted),
+        parts=tuple(_on_cpu(gradients) for gradients, _ in parts),
+        before=None if before is None else _on_cpu(before),
+        compute_unit=computed.unit,
+    )
+
+
+def _number(weight: Weight, every: list[Weight]) -> float:
+    """One number for a weight of several terms: the sum of its shares."""
+    total = sum_of(every)
+    if not isinstance(weight, Mapping) or not isinstance(total, Mapping):
+        return float(weight)  # type: ignore[arg-type]  # both are numbers, or neither is
+    return sum(part / total[term] for term, part in weight.items() if total[term])
+
+
+def _on_cpu(gradients: Gradients) -> dict[str, Tensor]:
+    return {name: gradient.detach().to(torch.device("cpu")) for name, gradient in gradients.items()}
