@@ -1,0 +1,174 @@
+"""Why what arrived at the optimizer is not the full batch's gradient: the most telling mistake that accounts for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from truestep.engine.clip import ClipNorm, ClipValue
+from truestep.pages.words import counted, listing, significant
+from truestep.verification.accounts import accounts
+from truestep.verification.coefficients import LOST, Geometry, geometry
+from truestep.verification.evidence import Evidence
+from truestep.verification.measured import measured
+from truestep.verification.setting import Account, Setting
+
+NAMED = 3
+"""Parameters that a sentence names."""
+WITHOUT_CAUSE = frozenset({"factor", "uneven-weights"})
+"""Kinds that say what was measured, and not what was done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What was done to the gradient, in words."""
+
+    kind: str
+    sentence: str
+    factor: float | None
+    """What arrived over what should have; None where that is not one number."""
+    fix: str
+    rule: str | None = None
+    """The rule of `truestep audit` that finds the place in a script; None where there is none."""
+    also: tuple[str, ...] = ()
+    """Other kinds that would leave the same numbers, here."""
+
+
+def read(evidence: Evidence) -> Reading | None:
+    """The mistake that accounts for what arrived; None where no combination of their gradients does, or the right one.
+
+    Then something else is to blame: a model or a loss that couples examples, chance, or the precision. `remainder` says how much.
+    """
+    if not all(torch.isfinite(gradient).all() for gradient in evidence.arrived.values()):
+        return Reading(
+            kind="not-finite",
+            sentence="the gradient that the optimizer was given is not finite, and it stepped all the same",
+            factor=None,
+            fix="judge the gradient before the step, and skip it: scaler.step(optimizer) does",
+            rule="skip-not-atomic",
+        )
+    whole = _geometry(evidence)
+    missing = _missing(whole, evidence)
+    there = [name for name in whole.names if name not in missing]
+    setting = _setting(evidence, whole.over(there))
+    reading = _of(setting) if there else None
+    if missing:
+        return _nothing_came(evidence, missing, len(whole.names), reading)
+    return reading or _of_some(setting)
+
+
+def remainder(evidence: Evidence) -> str:
+    """How much of what arrived is no combination of the microbatches' gradients, in words."""
+    found = _geometry(evidence).nearest
+    size = f"{significant(100 * found.residual)} % of what arrived is no combination of the microbatches' own gradients"
+    explained = f"rounding explains up to {significant(100 * found.rounding)} %"
+    apart = "" if found.told_apart else "; some of them are too much alike to be told apart"
+    return f"{size}; {explained}{apart}"
+
+
+def _geometry(evidence: Evidence) -> Geometry:
+    return geometry(
+        evidence.arrived,
+        evidence.parts,
+        unit=evidence.compute_unit,
+        before=evidence.before,
+        limit=evidence.clip.limit if isinstance(evidence.clip, ClipValue) else None,
+    )
+
+
+def _setting(evidence: Evidence, whole: Geometry) -> Setting:
+    return Setting(
+        weights=np.array(evidence.weights, dtype=np.float64),
+        scale=evidence.scale,
+        limit=evidence.clip.limit if isinstance(evidence.clip, ClipNorm) else None,
+        whole=whole,
+        gradients=whole,
+    )
+
+
+def _of(setting: Setting) -> Reading | None:
+    """The first account that fits where the right one does not, with the others that fit too."""
+    g = setting.gradients
+    if setting.total <= 0 or g.fits(setting.expected):
+        return None
+    fitting = [account for account in accounts(setting) if g.fits(account.coefficients)] or [
+        account for account in measured(setting) if g.fits(account.coefficients)
+    ]
+    return None if not fitting else _reading(fitting)
+
+
+def _reading(fitting: Sequence[Account]) -> Reading:
+    first = fitting[0]
+    others = dict.fromkeys(account.kind for account in fitting[1:] if account.kind not in WITHOUT_CAUSE)
+    return Reading(
+        kind=first.kind,
+        sentence=first.sentence,
+        factor=first.factor,
+        fix=first.fix,
+        rule=first.rule,
+        also=tuple(kind for kind in others if kind != first.kind),
+    )
+
+
+def _missing(whole: Geometry, evidence: Evidence) -> list[str]:
+    """The parameters that got nothing although the window has something for them."""
+    shares = np.array(evidence.weights) / (sum(evidence.weights) or 1.0)
+    return [
+        name
+        for index, name in enumerate(whole.names)
+        if whole.squares[index] == 0 and whole.over([name]).norm(shares) > whole.noise / max(len(whole.names), 1)
+    ]
+
+
+def _nothing_came(evidence: Evidence, missing: list[str], count: int, rest: Reading | None) -> Reading:
+    zero = [name for name in missing if name in evidence.arrived]
+    also = () if rest is None else (rest.kind, *rest.also)
+    if len(zero) == len(missing):
+        return Reading(
+            kind="zero",
+            sentence=f"of {_some(missing, count)} the gradient arrived as zero, and it is not: it was zeroed, or too small for"
+            " the format and the loss scale",
+            factor=0.0,
+            fix="zero gradients after the step only; in float16, scale the loss",
+            rule="fp16-without-scaler",
+            also=also,
+        )
+    return Reading(
+        kind="no-gradient",
+        sentence=f"{_some(missing, count)} received no gradient, or are in no optimizer that stepped",
+        factor=0.0,
+        fix="give every optimizer the parameters that it is to train, after they were moved or replaced, and look for detach()",
+        rule="no-gradient-for-optimizer",
+        also=also,
+    )
+
+
+def _of_some(setting: Setting) -> Reading | None:
+    """One mistake that accounts for all parameters of which the right combination does not."""
+    off, mixed = list[str](), list[str]()
+    for name in setting.whole.names:
+        alone = setting.whole.over([name])
+        if alone.arrived > 0 and not alone.fits(setting.expected):
+            (off if alone.nearest.residual < LOST else mixed).append(name)
+    if not off or len(off) == len(setting.whole.names):
+        return None
+    reading = _of(replace(setting, gradients=setting.whole.over(off)))
+    if reading is None:
+        return None
+    words = f"of {_some(off, len(setting.whole.names))}: {reading.sentence}"
+    if reading.kind == "unscale-twice" and mixed:  # what both losses reach holds parts of either size
+        return replace(
+            reading,
+            kind="backward-not-scaled",
+            sentence=f"{words}; others, {listing(mixed[:NAMED])} among them, are a mixture: one of several losses was not scaled",
+            rule="backward-not-scaled",
+        )
+    return replace(reading, sentence=words)
+
+
+def _some(names: list[str], count: int) -> str:
+    shown = [*names[:NAMED], *(["others"] if len(names) > NAMED else [])]
+    return f"{len(names)} of {counted(count, 'parameter')} ({listing(shown)})"
