@@ -1,0 +1,119 @@
+"""`truestep.memory`: brings a task, an update or a number of parameters to a footprint; everything else here is pure or watched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast, overload
+
+from truestep.engine.policy import Policy
+from truestep.engine.scale import LossScale
+from truestep.engine.update import Update
+from truestep.errors import UsageError
+from truestep.footprint.footprint import Footprint
+from truestep.footprint.formula import Formula, Shard, formula
+from truestep.footprint.making import of_task, of_update
+from truestep.run.settings import Settings
+from truestep.tasks import Task, load
+
+
+@overload
+def memory(
+    what: Task | str | Update[Any],
+    window: Sequence[Any] | None = None,
+    *,
+    policy: str | Policy | None = None,
+    microbatches: int | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    scale: LossScale | None = None,
+    measure: bool = True,
+) -> Footprint: ...
+
+
+@overload
+def memory(
+    *,
+    params: float | str,
+    optimizer: str = "adamw",
+    policy: str | Policy | None = None,
+    microbatches: int | None = None,
+    shards: int = 1,
+    shard: Shard | None = None,
+) -> Formula: ...
+
+
+def memory(  # noqa: PLR0912 # long: two ways to ask, each argument told once
+    what: Task | str | Update[Any] | None = None,
+    window: Sequence[Any] | None = None,
+    *,
+    policy: str | Policy | None = None,
+    microbatches: int | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    scale: LossScale | None = None,
+    measure: bool = True,
+    params: float | str | None = None,
+    optimizer: str | None = None,
+    shards: int = 1,
+    shard: Shard | None = None,
+) -> Footprint | Formula:
+    """What memory an update takes: by formula for a number of parameters, else predicted from shapes and measured beside it.
+
+    The prediction runs the engine on fakes of the tensors, which have shapes and no content, and follows each storage from its
+    birth to its end. The measurement makes real attempts and takes the device's allocator's word, workspaces inside of kernels
+    included (on the CPU not oneDNN's own). Both are made for a first attempt, in which the optimizer's state appears and a copy
+    of the weights is kept, and for a later one. Nothing of it stays: an update of your own is measured on a copy.
+
+    Saved for backward by 4 x Linear(256) and their sum, batch 8: in float32 4 x 8192 bytes, the batch and three outputs; under
+    bfloat16 autocast 4 x 4096 bytes, and 3 casts of weights of 131072 bytes each. The first layer's cast is not saved, for a
+    weight is needed for the gradient of its layer's input alone, and the batch takes none.
+
+    Args:
+        what: a task, the name of one as the command line takes it, or an `Update` with its window.
+        window: a list of microbatches; None takes a task's first window.
+        policy: of a task or a formula, "fp16" where nobody says; an update has its own.
+        microbatches: of a window; None: the task's. In a formula: 1.
+        seed, device, scale: of a task's run.
+        measure: False predicts alone, and allocates no more than weights, or masters.
+        params: a number of parameters, "7.5B" or 7.5e9, in place of `what`.
+        optimizer: of a formula: "sgd", "sgd-momentum", "adam", "adamw", "adagrad", "rmsprop", "lion" and others.
+        shards, shard: among how many "states", "gradients" or "parameters" are divided (ZeRO 1, 2, 3); None tells every stage.
+
+    Raises:
+        UsageError: what cannot be asked, or an update that cannot be copied. RunError: the task's own code failed, or no attempt
+            completed. Whatever an update's own loss raises passes.
+
+    >>> memory(params="7.5B", optimizer="adam", policy="fp16-master", shards=64).stages[1].total_bytes / 1e9
+    31.40625
+    >>> import torch
+    >>> model = torch.nn.Linear(256, 256)
+    >>> update = Update(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda model, x: model(x).sum())
+    >>> found = memory(update, [torch.ones(8, 256)])
+    >>> found.predicted.each.weights, found.measured.each.gradients
+    (263168, 263168)
+
+    Source: ZeRO, Rajbhandari et al. 2020, for the division.
+    """
+    if params is not None:
+        if what is not None or window is not None:
+            raise UsageError("a number of parameters and a task were given", hint="give one of them")
+        return formula(
+            params,
+            optimizer=optimizer or "adamw",
+            policy=policy or "fp16",
+            shards=shards,
+            shard=shard,
+            microbatches=1 if microbatches is None else microbatches,
+        )
+    if optimizer is not None or shards != 1 or shard is not None:
+        raise UsageError("optimizer, shards and shard belong to a number of parameters", hint="give params=..., as in 7.5B")
+    if isinstance(what, Update):
+        if policy is not None or microbatches is not None or device is not None or scale is not None:
+            raise UsageError("an update has its own policy, device and scale, and a window its microbatches", hint="leave them out")
+        return of_update(what, window, measure=measure)
+    if what is None:
+        raise UsageError("nothing was named", hint="name a task, or give a number of parameters, as in params='7.5B'")
+    task = load(what) if isinstance(what, str) else what
+    named = cast("str", Policy.named(policy or "fp16"))  # a policy of one's own has no name to be found by
+    settings = Settings(policy=named, scale=scale, microbatches=microbatches, device=device)
+    return of_task(task, settings, window, seed=seed, measure=measure)

@@ -1,0 +1,179 @@
+"""A footprint in words: its table, when the peak comes, why predicted and measured differ, what a policy and a split change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from truestep.footprint.log import CATEGORIES, Account, Attempted, Attempts
+from truestep.footprint.sizes import both, readable
+
+if TYPE_CHECKING:
+    from truestep.footprint.footprint import Beside, Footprint
+
+COLUMNS = ("bytes", "predicted", "measured", "a parameter", "at the peak")
+_NAMES = {
+    "weights": "weights",
+    "low_copies": "weights cast by autocast",
+    "gradients": "gradients",
+    "accumulators": "gradients in float32",
+    "masters": "float32 masters",
+    "moments": "optimizer state",
+    "activations": "activations saved for backward",
+    "buffers": "buffers",
+    "batch": "the batch",
+    "temporaries": "all else, for a while",
+}
+
+
+def title(footprint: Footprint) -> str:
+    """Whose memory it is."""
+    frozen = f" ({footprint.frozen:,} frozen)" if footprint.frozen else ""
+    return (
+        f"{footprint.subject}: {footprint.policy}, {footprint.optimizer}, {_split(footprint.microbatches)}, {footprint.device}, "
+        f"{footprint.parameters:,} parameters{frozen}"
+    )
+
+
+def rows(footprint: Footprint) -> list[tuple[str, ...]]:
+    """The table: a later attempt by category, each by itself; then the peaks of first and later attempts."""
+    predicted, measured = footprint.predicted, footprint.measured
+    found = measured or predicted
+    assert found is not None
+    peak = asdict(_higher(found).account.peak)
+    lines = []
+    for kind in CATEGORIES:
+        sizes = [None if side is None else getattr(side.each, kind) for side in (predicted, measured)]
+        if any(sizes) or peak[kind]:
+            own = next(size for size in reversed(sizes) if size is not None)
+            each = f"{own / footprint.parameters:.3g}" if kind not in ("buffers", "batch") else ""
+            lines.append((_NAMES[kind], *map(_cell, sizes), each, _cell(peak[kind])))
+    for name in ("first", "later"):
+        sides: list[Attempted | None] = [None if side is None else getattr(side, name) for side in (predicted, measured)]
+        cells = [_cell(None if side is None else side.peak_bytes) for side in sides]
+        word = "peak, first attempt" if name == "first" else "peak, later attempts"
+        highest = _cell(found.peak_bytes) if getattr(found, name) is _higher(found) else ""
+        lines.append((word, *cells, f"{getattr(found, name).peak_bytes / footprint.parameters:.3g}", highest))
+    return lines
+
+
+def sentences(footprint: Footprint) -> list[str]:
+    """What the table does not say."""
+    return [*_missing(footprint), *_when(footprint), *_difference(footprint), *_beside(footprint)]
+
+
+def text(footprint: Footprint) -> str:
+    """All of it as plain text."""
+    table = [COLUMNS, *rows(footprint)]
+    widths = [max(len(row[place]) for row in table) for place in range(len(COLUMNS))]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]).rstrip()
+        for row in table
+    ]
+    return "\n".join([title(footprint), *lines, *sentences(footprint)])
+
+
+def _split(microbatches: int) -> str:
+    return "1 microbatch" if microbatches == 1 else f"{microbatches} microbatches"
+
+
+def _cell(size: int | None) -> str:
+    return "-" if size is None else f"{size:,}"
+
+
+def _higher(side: Attempts) -> Attempted:
+    return side.first if side.first.peak_bytes >= side.later.peak_bytes else side.later
+
+
+def _missing(footprint: Footprint) -> Iterator[str]:
+    if footprint.not_predicted is not None:
+        yield f"Not predicted: {footprint.not_predicted}."
+    if footprint.not_measured is not None:
+        yield f"Not measured: {footprint.not_measured}."
+
+
+def _when(footprint: Footprint) -> Iterator[str]:
+    """When the peak comes, by both accounts, and what first and later attempts differ by."""
+    sides = [("measured", footprint.measured), ("predicted", footprint.predicted)]
+    told = [
+        f"{word} {both(side.peak_bytes)} in the {_higher(side).peak_phase} of {_which(side)}" for word, side in sides if side is not None
+    ]
+    yield f"Peak: {'; '.join(told)}."
+    side = footprint.measured or footprint.predicted
+    assert side is not None
+    first, later = side.first, side.later
+    if first.peak_bytes > later.peak_bytes:
+        yield (
+            f"A first attempt takes {readable(first.peak_bytes - later.peak_bytes)} more than a later one: its step keeps a copy of "
+            "the weights, to put them back if it fails, while the optimizer's state appears."
+        )
+    elif later.peak_bytes > first.peak_bytes:
+        yield (
+            f"A later attempt takes {readable(later.peak_bytes - first.peak_bytes)} more than the first: the optimizer's state is there "
+            "from the start."
+        )
+
+
+def _which(side: Attempts) -> str:
+    return "every attempt" if side.first.peak_bytes == side.later.peak_bytes else (
+        "the first attempt" if _higher(side) is side.first else "a later attempt"
+    )
+
+
+def _difference(footprint: Footprint) -> Iterator[str]:
+    """Predicted and measured, storage by storage, and what the allocator adds."""
+    predicted, measured = footprint.predicted, footprint.measured
+    error = footprint.relative_error
+    if predicted is None or measured is None or error is None:
+        return
+    theirs = measured.later if measured.later.peak_bytes > measured.first.peak_bytes else measured.first
+    ours = predicted.later if theirs is measured.later else predicted.first
+    yield f"The prediction is {abs(error):.1%} {'above' if error > 0 else 'below'} the measured peak: {_reasons(ours.account, theirs)}."
+
+
+def _reasons(ours: Account, theirs: Attempted) -> str:
+    live = theirs.account
+    apart = [
+        f"{_NAMES[kind]} {getattr(live.each, kind) - getattr(ours.each, kind):+,} B"
+        for kind in CATEGORIES
+        if getattr(live.each, kind) != getattr(ours.each, kind)
+    ]
+    words = "category by category they agree to the byte" if not apart else f"measured less predicted, {', '.join(apart)}"
+    if theirs.allocated_bytes is None:
+        return words
+    inside = theirs.allocated_bytes - live.peak_bytes
+    return f"{words}; the allocator counts {inside:+,} B beside the live tensors, which are workspaces inside of kernels"
+
+
+def _beside(footprint: Footprint) -> Iterator[str]:
+    """What the policy, and the split, change of this very window."""
+    if footprint.predicted is None:
+        return
+    own, peak = footprint.predicted.each, footprint.predicted.peak_bytes
+    for other in footprint.beside:
+        if other.policy != footprint.policy:
+            yield from _policy(footprint, other)
+        else:
+            yield (
+                f"In {_split(other.microbatches)}: activations {readable(other.each.activations)} "
+                f"in place of {readable(own.activations)}, gradients {readable(other.each.gradients)} ({readable(own.gradients)}), "
+                f"gradients in float32 {readable(other.each.accumulators)} ({readable(own.accumulators)}), "
+                f"peak {readable(other.peak_bytes)} ({readable(peak)})."
+            )
+
+
+def _policy(footprint: Footprint, other: Beside) -> Iterator[str]:
+    assert footprint.predicted is not None
+    own = footprint.predicted.each
+    if own.weights == other.each.weights:
+        yield "Autocast does not halve memory: weights, gradients and optimizer state are as in float32; what shrinks is activations."
+    changes = [
+        f"{_NAMES[kind]} {readable(getattr(other.each, kind))} to {readable(getattr(own, kind))}"
+        for kind in ("weights", "low_copies", "gradients", "accumulators", "masters", "moments", "activations")
+        if getattr(other.each, kind) != getattr(own, kind)
+    ]
+    yield (
+        f"From {other.policy} to {footprint.policy}: {'; '.join(changes) or 'nothing changes'}; "
+        f"peak {readable(other.peak_bytes)} to {readable(footprint.predicted.peak_bytes)}."
+    )

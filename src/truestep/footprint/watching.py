@@ -1,0 +1,134 @@
+"""Watches every storage that torch makes and frees while an attempt runs, on real tensors and on fakes alike."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from truestep.footprint.log import Account, Event, Phase, account
+
+_READS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default)
+
+
+class DataDependentError(Exception):
+    """A forward reads values, which a fake does not have."""
+
+
+class Watch(TorchDispatchMode):
+    """Inside, each operation's new storages are noted when they come and when they go.
+
+    Made where nothing of the attempt is there yet but what `know` is told of: what an operation is given and nobody has told
+    of lies outside, and is not counted. A read of a fake's value is answered where the engine asks, as if every number were 1
+    and no flag were set, and is a DataDependentError in a forward.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+        self.kinds: dict[int, str] = {}
+        self.phase: Phase = "forward"
+        self.microbatch = 0
+        self.saved_batch_bytes = 0
+        self._live: dict[int, int | None] = {}
+        self._next = self._start = 0
+        self._batch_saved: set[int] = set()
+
+    def know(self, tensors: Iterable[Tensor], kind: str) -> None:
+        """Say what the storages of `tensors` are for; the first word stands. New ones are counted from now on."""
+        for storage in _storages(tensors):
+            if storage._cdata not in self._live:
+                self._note(storage)
+            number = self._live[storage._cdata]
+            if number is not None:
+                self.kinds.setdefault(number, kind)
+
+    def save(self, tensor: Tensor) -> Tensor:
+        """The hook of what autograd saves: an activation, unless it is known as something else."""
+        for storage in _storages([tensor]):
+            number = self._live.get(storage._cdata)
+            if number is None:
+                continue
+            if self.kinds.setdefault(number, "activations") == "batch" and number not in self._batch_saved:
+                self._batch_saved.add(number)
+                self.saved_batch_bytes += storage.nbytes()
+        return tensor
+
+    def account(self) -> Account:
+        """What the attempt took."""
+        return account(self.events, self.kinds, start=self._start, saved_batch_bytes=self.saved_batch_bytes)
+
+    def start(self) -> None:
+        """All has been told that is there before."""
+        self._start = len(self.events)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation, and note what came of it."""
+        if func in _READS and isinstance(args[0], FakeTensor):
+            return self._read(func, args[0])
+        made_before = func is torch.ops.aten.lift_fresh.default  # torch.tensor(...) is seen here for the first time
+        for storage in () if made_before else _storages(tree_leaves((args, kwargs))):
+            if storage._cdata not in self._live:
+                self._follow(storage, None)
+        out = func(*args, **(kwargs or {}))
+        for storage in _storages(tree_leaves(out)):
+            if storage._cdata not in self._live:
+                self._note(storage)
+        if func is torch.ops.aten._to_copy.default and self.phase == "forward" and self._is_weight(args[0]):
+            self.know([out], "low_copies")
+        return out
+
+    def _read(self, func: Any, value: Tensor) -> Any:
+        if self.phase == "forward":
+            raise DataDependentError("the forward reads a value (.item(), bool(), a size that depends on data)")
+        if func is torch.ops.aten.equal.default:
+            return True
+        return value.dtype is not torch.bool and 1.0
+
+    def _is_weight(self, tensor: Tensor) -> bool:
+        number = self._live.get(tensor.untyped_storage()._cdata)
+        return number is not None and self.kinds.get(number) == "weights"
+
+    def _note(self, storage: torch.UntypedStorage) -> None:
+        number, size = self._next, storage.nbytes()
+        self._next += 1
+        self.events.append(Event(number, size, self.phase, self.microbatch))
+        self._follow(storage, number)
+
+    def _follow(self, storage: torch.UntypedStorage, number: int | None) -> None:
+        self._live[storage._cdata] = number
+        weakref.finalize(storage, _gone(self), storage._cdata, storage.nbytes()).atexit = False
+
+    def _free(self, key: int, size: int) -> None:
+        number = self._live.pop(key, None)
+        if number is not None:
+            self.events.append(Event(number, -size, self.phase, self.microbatch))
+
+
+def _gone(watch: Watch) -> Callable[[int, int], None]:
+    """What a storage's end calls; it keeps no watch alive."""
+    held = weakref.ref(watch)
+
+    def gone(key: int, size: int) -> None:
+        alive = held()
+        if alive is not None:
+            alive._free(key, size)
+
+    return gone
+
+
+def _storages(leaves: Iterable[Any]) -> Iterator[torch.UntypedStorage]:
+    """Of every tensor among `leaves`; of a sparse one, those of its indices and values."""
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            continue
+        if leaf.layout is torch.strided:
+            yield leaf.untyped_storage()
+        elif leaf.layout is torch.sparse_coo:
+            yield from (leaf._indices().untyped_storage(), leaf._values().untyped_storage())
