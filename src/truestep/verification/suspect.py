@@ -46,7 +46,7 @@ def read(subject: Subject, traces: Traces, computed: Computed, *, before: Gradie
 
     Costs a float32 pass for each microbatch, and for the coupling a few more.
     """
-    from truestep.verification import coupling, reading  # noqa: PLC0415 - only a failure needs them
+    from truestep.verification import reading  # noqa: PLC0415 - only a failure needs it
 
     full = traces.full
     with traces.start():
@@ -54,6 +54,8 @@ def read(subject: Subject, traces: Traces, computed: Computed, *, before: Gradie
         seen = reading.read(evidence)
         if seen is not None or full.joined is None:
             return Suspect(excess, seen, None)
+        from truestep.verification import coupling  # noqa: PLC0415
+
         with subject.in_float32():
             found = coupling.find(subject.model, subject.mean_loss, full.window, full.joined, evidence.weights)
         return Suspect(excess, None, found)

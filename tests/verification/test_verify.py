@@ -1,0 +1,508 @@
+"""The laws of accumulation as `truestep.verify` shows them, and what it says where there is nothing to show."""
+
+import copy
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.profile import FULL
+from truestep.engine.clip import ClipNorm, ClipValue
+from truestep.engine.outcome import Reason
+from truestep.engine.scale import LossScale
+from truestep.engine.update import Update
+from truestep.errors import UsageError, WindowError
+from truestep.tasks import Logistic
+from truestep.verification.result import Verification
+from truestep.verification.verify import verify
+
+
+def net(*, seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+
+
+def windows_of(*sizes, attempts=3, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        [(torch.randn(n, 6, generator=generator), torch.randint(3, (n,), generator=generator)) for n in sizes]
+        for _ in range(attempts)
+    ]
+
+
+def loss_of(model, microbatch):
+    rows, labels = microbatch
+    return nn.functional.cross_entropy(model(rows), labels)
+
+
+def sgd(model, **options):
+    return torch.optim.SGD(model.parameters(), lr=0.1, **options)
+
+
+def loop(model, optimizer, *, share, scale=1.0, before_step=lambda: None):
+    """A hand-written window: each loss times `share(microbatch, window)`."""
+
+    def step(window):
+        optimizer.zero_grad()
+        for microbatch in window:
+            (loss_of(model, microbatch) * share(microbatch, window) * scale).backward()
+        for p in model.parameters():
+            p.grad /= scale
+        before_step()
+        optimizer.step()
+
+    return step
+
+
+def by_examples(microbatch, window):
+    return len(microbatch[0]) / sum(len(rows) for rows, _ in window)
+
+
+def checked(step, windows, model, optimizer, **options):
+    return verify(step, windows, model=model, optimizer=optimizer, loss=loss_of, **options)
+
+
+# B5: accumulation against the full batch in float32
+
+
+def logistic_weights(microbatches):
+    rows, labels = Logistic().splits().train.tensors
+    model = Logistic().model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    update = Update(model, optimizer, loss=Logistic().loss)
+    parts = zip(rows.split(128 // microbatches), labels.split(128 // microbatches), strict=True)
+    window = [(x, y) for x, y in parts]
+    result = verify(update, [window])
+    assert update(window).completed
+    return result, model.weight.detach().double()
+
+
+def test_b5_four_microbatches_of_32_and_one_batch_of_128_end_at_the_printed_weights_and_not_at_the_same_bits():
+    (one, many), (other, full) = logistic_weights(4), logistic_weights(1)
+    assert one.passed, one
+    assert other.passed, other
+    for weights in (many, full):
+        assert [round(w, 5) for w in weights.flatten().tolist()] == [0.03085, 0.02717]
+    assert 0 < (many - full).abs().max() < 1e-8
+
+
+@pytest.mark.parametrize("policy", ["fp32", "fp16", "bf16"])
+def test_b5_over_seeds_no_attempt_is_beyond_its_derived_bound(policy):
+    for seed in range(200 if FULL else 12):
+        result = verify("logistic", policy=policy, attempts=2, seed=seed)
+        assert result.passed, result
+
+
+def test_the_weights_after_sgd_are_as_far_apart_as_the_gradients_times_the_learning_rate():
+    result, many = logistic_weights(4)
+    _, full = logistic_weights(1)
+    weight = next(row for row in result.rows if row.name == "weight")
+    length = full.norm() / 0.1  # from zeros, lr 0.1
+    rounding = 2.0**-24 * full.abs().max() * math.sqrt(2)
+    assert (many - full).norm() <= 2 * weight.tolerance * 0.1 * length + 2 * rounding
+
+
+# B6: mixed precision
+
+
+@pytest.mark.parametrize(
+    ("task", "policy", "attempts"),
+    [("digits", "bf16", 4), ("digits", "fp32", 4), ("digits", "bf16-master", 2), ("bytes-lm", "bf16", 2), ("bytes-lm", "fp32", 2)],
+)
+def test_b6_the_engines_update_is_the_full_batchs(task, policy, attempts):
+    for seed in range(20 if FULL else 2):
+        result = verify(task, policy=policy, attempts=attempts, seed=seed)
+        assert result.passed, result
+
+
+@pytest.mark.skipif(not FULL, reason="float16 is emulated on a CPU: full profile")
+@pytest.mark.parametrize("task", ["digits", "bytes-lm"])
+def test_b6_in_float16_with_a_dynamic_scale(task):
+    for seed in range(3):
+        result = verify(task, policy="fp16", attempts=2, seed=seed)
+        assert result.passed, result
+
+
+def test_b6_in_float16_by_hand_with_torchs_own_scaler():
+    model, windows = net(), windows_of(4, 4, 4, 4)
+    optimizer, scaler = sgd(model), torch.amp.GradScaler("cpu", init_scale=2.0**10)
+
+    def step(window):
+        optimizer.zero_grad()
+        for microbatch in window:
+            with torch.autocast("cpu", dtype=torch.float16):
+                loss = loss_of(model, microbatch) / len(window)
+            scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        scaler.step(optimizer)
+        scaler.update()
+
+    result = checked(step, windows, model, optimizer, scale=scaler, clip=ClipNorm(0.1))
+    assert result.passed, result
+    assert "float16" in result.criterion[0]
+    assert any("underflow" in line for line in result.criterion)
+
+
+# power
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+@pytest.mark.parametrize("name", ["0.weight", "0.bias", "2.weight", "2.bias"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_factor_of_two_in_one_parameter_is_found_and_named(factor, name, dtype):
+    model = net()
+    optimizer = sgd(model)
+
+    def step(window):
+        optimizer.zero_grad()
+        for microbatch in window:
+            with torch.autocast("cpu", dtype=dtype, enabled=dtype is not torch.float32):
+                loss = loss_of(model, microbatch) * by_examples(microbatch, window)
+            loss.backward()
+        dict(model.named_parameters())[name].grad.mul_(factor)
+        optimizer.step()
+
+    result = checked(step, windows_of(8, 8), model, optimizer)
+    assert not result.passed
+    assert [row.name for row in result.beyond] == [name]
+
+
+def test_a_mean_of_means_over_counts_one_percent_apart_is_found_in_float32():
+    model = net()
+    optimizer = sgd(model)
+    wrong = loop(model, optimizer, share=lambda microbatch, window: 1 / len(window))
+    result = checked(wrong, windows_of(100, 101, attempts=1), model, optimizer)
+    assert not result.passed
+    assert len(result.beyond) == 4
+    right = loop(model, optimizer, share=by_examples)
+    assert checked(right, windows_of(100, 101, attempts=1), model, optimizer).passed
+
+
+def test_the_criterion_of_float32_is_about_1e_5():
+    for row in verify("bytes-lm", policy="fp32", attempts=1).rows:
+        assert row.tolerance < 1e-5
+
+
+def test_a_failure_is_read():
+    model = net()
+    optimizer = sgd(model)
+    result = checked(loop(model, optimizer, share=lambda *_: 1.0), windows_of(4, 4, 4, 4), model, optimizer)
+    assert not result.passed
+    assert result.reading is not None
+    assert result.reading.kind == "not-divided"
+    assert result.reading.sentence in str(result)
+
+
+def test_a_model_that_looks_over_its_batch_is_named():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    update = Update(model, sgd(model), loss=loss_of)
+    result = verify(update, windows_of(8, 8))
+    assert not result.passed
+    assert result.coupling is not None
+    assert result.coupling.kind == "batch-norm"
+
+
+# B10
+
+
+def test_b10_one_backward_of_the_summed_losses_is_the_full_batchs_too():
+    model = net()
+    optimizer = sgd(model)
+
+    def step(window):
+        optimizer.zero_grad()
+        sum(loss_of(model, microbatch) * by_examples(microbatch, window) for microbatch in window).backward()
+        optimizer.step()
+
+    assert checked(step, windows_of(4, 4, 8), model, optimizer).passed
+
+
+# clips, optimizers, joins
+
+
+@pytest.mark.parametrize("clip", [ClipNorm(0.05), ClipValue(0.01)])
+def test_the_full_batch_is_clipped_as_the_update_is(clip):
+    model = net()
+    update = Update(model, sgd(model), loss=loss_of, policy="bf16", clip=clip)
+    assert verify(update, windows_of(4, 4)).passed
+    twin = net()
+    optimizer = sgd(twin)
+    unclipped = loop(twin, optimizer, share=by_examples)
+    assert not checked(unclipped, windows_of(4, 4), twin, optimizer, clip=clip).passed
+
+
+@pytest.mark.parametrize("policy", ["fp32", "bf16", "bf16-master", "bf16-pure"])
+def test_several_optimizers_and_fused_ones_under_every_kind_of_policy(policy):
+    model = net()
+    halves = lambda params: [torch.optim.AdamW(params[:2], fused=True), torch.optim.SGD(params[2:], lr=0.1)]  # noqa: E731
+    result = verify(Update(model, halves, loss=loss_of, policy=policy), windows_of(4, 4))
+    assert result.passed, result
+    assert {row.name for row in result.rows} == {"0.weight", "0.bias", "2.weight", "2.bias"}
+
+
+def test_an_optimizer_that_is_left_out_leaves_its_parameters_without_a_gradient():
+    model = net()
+    one, other = (torch.optim.SGD(model[place].parameters(), lr=0.1) for place in (0, 2))
+    result = checked(loop(model, one, share=by_examples), windows_of(4, 4), model, [one, other])
+    assert {row.name: row.words for row in result.beyond} == {"2.weight": "nothing arrived", "2.bias": "nothing arrived"}
+    assert any("was not stepped" in note for note in result.notes)
+
+
+def test_microbatches_of_unequal_lengths_are_judged_by_the_weighted_sum_and_it_is_said():
+    model = net()
+
+    def by_tokens(model, rows):
+        return model(rows).square().mean()
+
+    windows = [[torch.randn(2, n, 6, generator=torch.Generator().manual_seed(n)) for n in (3, 5)]]
+    update = Update(model, sgd(model), loss=by_tokens, weight=lambda rows: rows[..., 0].numel(), check_weight=False)
+    result = verify(update, windows)
+    assert result.passed, result
+    assert any("could not be joined" in note for note in result.notes)
+    joined = verify(update, windows, join=lambda window: torch.cat([rows.flatten(0, 1) for rows in window])[:, None])
+    assert joined.passed, joined
+    assert not joined.notes
+
+
+def test_losses_that_come_as_sums_and_in_terms_have_a_full_batch_too():
+    model = net()
+
+    def total(model, microbatch):
+        rows, labels = microbatch
+        return nn.functional.cross_entropy(model(rows), labels, reduction="sum")
+
+    assert verify(Update(model, sgd(model), loss=total, loss_is="sum"), windows_of(3, 5)).passed
+
+    def terms(model, microbatch):
+        return {"class": loss_of(model, microbatch), "size": model(microbatch[0]).square().mean()}
+
+    update = Update(
+        model, sgd(model), loss=terms, weight=lambda m: {"class": len(m[0]), "size": 3 * len(m[0])}, check_weight=False
+    )
+    assert verify(update, windows_of(3, 5)).passed
+
+
+def test_an_optimizer_that_evaluates_again_is_compared_at_its_first_evaluation():
+    model = net()
+    update = Update(model, torch.optim.LBFGS(model.parameters(), max_iter=3), loss=loss_of)
+    result = verify(update, windows_of(4, 4, attempts=2))
+    assert result.passed, result
+    assert any("first evaluation" in note for note in result.notes)
+
+
+def test_dropout_by_the_same_draws_in_one_microbatch_is_equal_in_float64_too():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 32), nn.Dropout(0.5), nn.Linear(32, 3))
+    result = verify(Update(model, sgd(model), loss=loss_of), windows_of(16))
+    assert result.passed, result
+
+
+# what cannot be judged, and what is left out
+
+
+def test_a_model_that_float64_cannot_have_is_judged_by_float32_and_it_is_said():
+    class Single(nn.Linear):
+        def forward(self, rows):
+            return super().forward(rows.float())
+
+    torch.manual_seed(0)
+    model = nn.Sequential(Single(6, 3))
+    result = verify(Update(model, sgd(model), loss=loss_of), windows_of(4, 4))
+    assert result.passed, result
+    assert any("float64 could not be had" in note for note in result.notes)
+
+
+def test_a_model_that_draws_by_format_is_judged_by_float32():
+    class Noisy(nn.Linear):
+        def forward(self, rows):
+            return super().forward(rows + torch.randn_like(rows))
+
+    torch.manual_seed(0)
+    model = nn.Sequential(Noisy(6, 3))
+    result = verify(Update(model, sgd(model), loss=loss_of), windows_of(16))
+    assert result.passed, result
+
+
+def test_a_gradient_that_is_0_but_for_rounding_is_not_judged():
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.shift = net(), nn.Parameter(torch.full((1,), 0.3))
+
+        def forward(self, rows):
+            return self.inner(rows) + self.shift  # softmax does not see it
+
+    model = Shifted()
+    for policy in ("fp32", "bf16"):
+        result = verify(Update(model, sgd(model), loss=loss_of, policy=policy), windows_of(8, 8))
+        assert result.passed, result
+        shift = next(row for row in result.rows if row.name == "shift")
+        assert shift.verdict == "not judged"
+        assert "0 but for rounding" in shift.words
+
+
+def test_a_window_whose_gradient_is_0_divides_nothing_and_proves_nothing():
+    model = net()
+    update = Update(model, sgd(model), loss=lambda model, m: loss_of(model, m) * 0.0)
+    result = verify(update, windows_of(4, 4))
+    assert not result.passed
+    assert "nothing could be judged" in result.headline
+    assert any("0 everywhere" in note for note in result.notes)
+    assert json.loads(json.dumps(result.record(), allow_nan=False)) == result.record()
+
+
+def test_a_gradient_that_underflows_is_beyond_what_is_explained():
+    model = net()
+    optimizer = sgd(model)
+
+    def step(window):
+        optimizer.zero_grad()
+        for microbatch in window:
+            with torch.autocast("cpu", dtype=torch.float16):
+                loss = loss_of(model, microbatch) * 2.0**-24
+            loss.backward()
+        for p in model.parameters():
+            p.grad *= 2.0**24 / len(window)
+        optimizer.step()
+
+    result = checked(step, windows_of(4, 4), model, optimizer, scale=2.0**-24)
+    assert not result.passed
+    assert any(row.words == "0 arrived" for row in result.beyond)
+
+
+def test_parameters_that_are_not_finite_are_no_success():
+    model = net()
+    with torch.no_grad():
+        model[0].weight[0, 0] = math.nan
+    result = verify(Update(model, sgd(model), loss=loss_of), windows_of(4, 4, attempts=2))
+    assert not result.passed
+    assert [str(Reason.PARAMETER) in skipped.reason for skipped in result.skipped] == [True, True]
+    assert "no attempt of 2 stepped" in result.headline
+    optimizer = sgd(model)
+    by_hand = checked(loop(model, optimizer, share=by_examples), windows_of(4, 4), model, optimizer)
+    assert not by_hand.passed
+    assert {row.verdict for row in by_hand.rows} == {"not judged"}
+
+
+def test_a_skipped_first_attempt_is_told_and_the_others_are_compared():
+    model = net()
+    update = Update(model, sgd(model), loss=loss_of, policy="fp16", scale=LossScale.dynamic(2.0**40))
+    result = verify(update, windows_of(2, attempts=2), join=None)
+    assert [skipped.attempt for skipped in result.skipped] == [0, 1]
+    assert not result.passed
+    grown = Update(model, sgd(model), loss=loss_of, policy="fp16", scale=LossScale.dynamic(2.0**20, backoff=2.0**-10))
+    result = verify(grown, windows_of(2, attempts=3))
+    assert [skipped.attempt for skipped in result.skipped] == [0]
+    assert "overflow" in result.skipped[0].reason
+    assert result.passed, result
+    assert result.compared == 2
+
+
+def test_a_loop_that_steps_nothing_has_not_passed():
+    model = net()
+    result = checked(lambda window: None, windows_of(4), model, sgd(model))
+    assert not result.passed
+    assert "no optimizer was stepped" in str(result)
+
+
+# what is left behind
+
+
+def everything(model, optimizer):
+    state = copy.deepcopy((model.state_dict(), optimizer.state_dict()["state"], optimizer.state_dict()["param_groups"]))
+    grads = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+    return state, grads, torch.get_rng_state(), np.random.get_state()[1].tolist(), [m.training for m in model.modules()]
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    return one == other
+
+
+@pytest.mark.parametrize("policy", ["fp32", "bf16", "bf16-master", "bf16-pure"])
+def test_an_update_goes_on_as_if_nothing_had_been_verified(policy):
+    models, outcomes = [], []
+    for verified in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Dropout(0.5), nn.Linear(16, 3))
+        update = Update(
+            model,
+            lambda params: torch.optim.AdamW(params, lr=0.01),
+            loss=loss_of,
+            policy=policy,
+            scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5),
+        )
+        update(windows_of(8, 8, seed=5)[0])
+        if verified:
+            verify(update, windows_of(8, 8))
+        outcomes.append([update(window) for window in windows_of(8, 8, seed=6)][-1])
+        models.append((model.state_dict(), update.weights(), update.state_dict()))
+    assert same(*models)
+    assert outcomes[0].lr == outcomes[1].lr
+
+
+def test_a_step_functions_model_optimizer_and_random_state_are_put_back_also_after_an_exception():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    optimizer = torch.optim.Adam(model.parameters())
+    step = loop(model, optimizer, share=by_examples)
+    step(windows_of(8)[0])
+    before = everything(model, optimizer)
+
+    def failing(window):
+        model.eval()
+        np.random.rand()
+        step(window)
+        raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        checked(failing, windows_of(8), model, optimizer)
+    assert same(everything(model, optimizer), before)
+    checked(step, windows_of(8), model, optimizer)
+    assert same(everything(model, optimizer), before)
+
+
+# what is asked wrongly
+
+
+def test_what_has_no_meaning_is_refused_by_name():
+    model = net()
+    update, windows = Update(model, sgd(model), loss=loss_of), windows_of(4)
+    with pytest.raises(UsageError, match="policy= says nothing about an update"):
+        verify(update, windows, policy="fp16")
+    with pytest.raises(UsageError, match="without optimizer, loss"):
+        verify(lambda window: None, windows, model=model)
+    with pytest.raises(UsageError, match="windows of its own"):
+        verify("logistic", windows)
+    with pytest.raises(UsageError, match="no window"):
+        verify(update, [])
+    with pytest.raises(UsageError, match="0 attempts"):
+        verify("logistic", attempts=0)
+    with pytest.raises(UsageError, match="cannot be verified"):
+        verify(3)
+    with pytest.raises(UsageError, match="no loss scale"):
+        checked(lambda window: None, windows, model, sgd(model), scale="big")
+    with pytest.raises(WindowError, match="no microbatch"):
+        verify(update, [windows[0], []])
+
+
+def test_a_report_says_what_was_found_and_its_record_is_json():
+    result = verify("logistic", policy="bf16", attempts=2)
+    assert isinstance(result, Verification)
+    text = str(result)
+    for words in ("passed", "weight", "u = 2^-8", "bias:", "tolerance ="):
+        assert words in text
+    record = json.loads(json.dumps(result.record(), allow_nan=False))
+    assert record["schema"] == 1
+    assert record["passed"] is True
+    assert [row["name"] for row in record["rows"]] == [row.name for row in result.rows]
