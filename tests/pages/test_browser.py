@@ -175,7 +175,7 @@ def test_without_scripts_the_tables_are_there(browser: Any, report: Path) -> Non
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(report.as_uri())
-    assert page.locator("noscript").count() == 8
+    assert page.locator("noscript").count() == 9
     page.locator("#loss summary").click()
     assert page.locator("#loss table").is_visible()
     context.close()

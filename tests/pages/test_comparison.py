@@ -5,16 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tyro
 
 from tests.pages import made
 from tests.pages.reading_html import Page, parsed
+from truestep.cli.compare import Command
+from truestep.compare.folder import read_protocol
+from truestep.compare.verdict import summarize
 from truestep.errors import FileError, RecordError
 from truestep.pages.comparison import figures, write
 from truestep.pages.comparison.reading import read
+from truestep.pages.comparison.runs import runs
+from truestep.pages.comparison.spending import memory_and_throughput
 
 
 @pytest.fixture(scope="module")
@@ -172,12 +179,12 @@ def test_hash_and_environment_are_on_the_page(out: Path, page: Page) -> None:
 
 def test_each_figure_is_named_described_and_has_its_numbers_as_a_table(out: Path, page: Page) -> None:
     drawings = [element for element in page.elements if "data-plot" in element.attributes]
-    assert len(drawings) == 5 + 4 + 2 + 4  # one panel each; then loss, scale and norm with one for each candidate
+    assert len(drawings) == 6 + 4 + 2 + 4  # one panel each; then loss, scale and norm with one for each candidate
     for drawing in drawings:
         assert drawing.attributes["role"] == "img"
         assert len(drawing.attributes["aria-label"] or "") > 80
         assert page.json(drawing.attributes["data-plot"] or "")["data"]
-    assert len(page.all("details", **{"class": "numbers"})) == len(page.all("figure")) == 8
+    assert len(page.all("details", **{"class": "numbers"})) == len(page.all("figure")) == 9
     assert all(element.attributes["tabindex"] == "0" for element in page.all("div", **{"class": "scroll"}))
 
 
@@ -236,6 +243,59 @@ def test_a_cut_pair_is_a_bound(out: Path) -> None:
     assert words["seed 2"].startswith("at most ")
     assert words["seed 5"].startswith("at most ")
     assert not words["seed 0"].startswith("at most ")
+
+
+def test_the_seconds_by_clock_are_the_summarys(out: Path) -> None:
+    comparison = read(out)
+    (drawn,) = (figure for figure in figures(comparison) if figure.name == "time-by-clock")
+    assert drawn.table is not None
+    traces = drawn.panels[0].plot["data"]
+    for row, trace, one in zip(drawn.table.rows, traces, comparison.summary["candidates"], strict=True):
+        assert [cell.value for cell in row[1:]] == [*one["spent"].values(), one["cpu_share"]]
+        means = [seconds / one["runs"] for clock, seconds in one["spent"].items() if clock in ("init", "train", "eval")]
+        assert trace["x"] == trace["error_x"]["arrayminus"] == pytest.approx(means, rel=1e-5)  # six significant digits
+    assert drawn.notes == ("No run spent anything on: checkpoint and waste.",)
+
+
+PROCESS = {"peak_memory_bytes": 400 * 2**20, "signal": None, "earlier": []}
+
+
+def test_memory_stands_beside_throughput_and_skip_rate(small: Path) -> None:
+    before = parsed(write(small)).one("section", id="spending").text
+    assert before.count("not measured") == 2  # the peak of either candidate: these runs had no process of their own
+    first, *others = read(small).records
+    tries = [{"status": "crashed", "detail": "ended by SIGSEGV", "total_seconds": 2.0}]
+    highest = {**first, "process": PROCESS | {"peak_memory_bytes": 3 * 2**29, "signal": "SIGKILL", "earlier": tries}}
+    records = (highest, *({**record, "process": PROCESS} for record in others))
+    shown = dataclasses.replace(read(small), records=records)
+    rows = memory_and_throughput(shown).rows
+    for row, one in zip(rows, shown.summary["candidates"], strict=True):
+        assert [cell.value for cell in row[1:3]] == [one["examples_per_second"], one["skip_rate"]]
+    assert [row[3].value for row in rows] == [3 * 2**29, 400 * 2**20]
+    run = runs(shown)[0]
+    assert "Peak memory: 1.50\u00a0GiB. Its process was ended by SIGKILL." in run.numbers
+    assert run.earlier == ("crashed after 2.00\u00a0s, which are waste: ended by SIGSEGV",)
+
+
+def test_the_command_of_a_run_asks_for_all_that_its_protocol_holds(out: Path) -> None:
+    comparison = read(out)
+    for run, record in zip(runs(comparison), comparison.records, strict=True):
+        asked = tyro.cli(Command, args=shlex.split(run.command)[2:], config=(tyro.conf.FlagCreatePairsOff,))
+        assert asked.task == comparison.protocol["task"]
+        assert asked.candidates == (record["candidate"],)
+        assert asked.seeds == record["seed"] + 1
+        assert asked.to_the_end is not comparison.protocol["stop_at_target"]
+        for option in ("target", "budget_attempts", "budget_seconds", "evaluate_every", "margin_examples", "margin_quality"):
+            assert getattr(asked, option) == comparison.protocol[option]
+        assert (asked.alpha, asked.threads) == (comparison.protocol["alpha"], comparison.protocol["threads"])
+
+
+@pytest.mark.parametrize("status", ["crashed", "timed out", "out of memory", "stalled"])
+def test_any_way_to_end_is_said_in_words_with_its_detail(small: Path, status: str) -> None:
+    rewritten(small, status=status, detail=f"{status}: signal 11, SIGSEGV", to_target=None)
+    run = parsed(write(small)).all("li", **{"class": "run"})[0]
+    assert f"{status.capitalize()} after " in run.text
+    assert f"{status}: signal 11, SIGSEGV" in run.text
 
 
 # length
@@ -352,6 +412,23 @@ def test_a_protocol_that_was_changed_after_the_runs_is_refused(small: Path) -> N
     (small / "protocol.json").write_text(json.dumps(protocol))
     with pytest.raises(RecordError, match=r"protocol\.json"):
         write(small)
+
+
+def test_a_ledger_of_another_protocol_is_refused_by_its_header(small: Path) -> None:
+    ledger = small / "ledgers" / "fp16-seed1.jsonl"
+    header, _, attempts = ledger.read_text().partition("\n")
+    ledger.write_text(f"{json.dumps(json.loads(header) | {'protocol_hash': 'f' * 64})}\n{attempts}")
+    with pytest.raises(RecordError, match=re.escape(str(ledger))) as caught:
+        write(small)
+    assert caught.value.found == "f" * 64
+    assert not (small / "report.html").exists()
+
+
+def test_a_summary_that_is_given_leaves_out_what_came_after_it(small: Path) -> None:
+    records = made.records_of(small)
+    earlier = summarize(read_protocol(small), records[:3]).as_dict()
+    (small / "summary.json").unlink()
+    assert read(small, earlier).records == tuple(records[:3])
 
 
 def test_a_summary_of_fewer_runs_is_refused(small: Path) -> None:

@@ -110,6 +110,16 @@ def percent(share: float | None, digits: int = 3) -> str:
     return f"{words.rstrip('0').rstrip('.') if '.' in words and 'e' not in words else words}{SPACE}%"
 
 
+def mebibytes(value: int) -> str:
+    """A size in memory, in units of 2^20 bytes, or of 2^30 from one of them on.
+
+    >>> [mebibytes(value).replace(SPACE, " ") for value in (312 * 2**20, 3 * 2**29)]
+    ['312 MiB', '1.50 GiB']
+    """
+    size, unit = (value / 2**30, "GiB") if value >= 2**30 else (value / 2**20, "MiB")
+    return f"{significant(size)}{SPACE}{unit}"
+
+
 def listing(names: list[str]) -> str:
     """Names as a sentence lists them.
 

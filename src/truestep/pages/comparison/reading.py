@@ -54,18 +54,23 @@ class Comparison:
         return {name: f"{name} (emulated)" if name in self.emulated else name for name in self.candidates}
 
 
-def read(out: Path) -> Comparison:
+def read(out: Path, summary: Mapping[str, Any] | None = None) -> Comparison:
     """Read the folder `out`.
 
+    Args:
+        summary: What stands in for summary.json. It is of so many runs: a comparison under way may have come to more since,
+            and its later records are left out.
+
     Raises:
-        RecordError: a file is missing or is no strict JSON, a record or the summary belongs to another protocol, or a
-            record names a candidate that the protocol does not.
+        RecordError: a file is missing or is no strict JSON, a record, a ledger or the summary belongs to another protocol,
+            or a record names a candidate that the protocol does not.
     """
     protocol = read_object(out / "protocol.json")
-    summary = read_object(out / "summary.json")
+    given, summary = summary is not None, summary or read_object(out / "summary.json")
     digest = protocol_hash(protocol)
     unborn = summary.get("runs") == 0 and not (out / "records.jsonl").exists()  # stopped before its first run ended
     records = () if unborn else tuple(read_lines(out / "records.jsonl"))
+    records = records[: summary["runs"]] if given else records
     for number, record in enumerate(records, start=1):
         _demand_hash(record.get("protocol_hash"), digest, f"{out / 'records.jsonl'}, record {number}")
         if record["candidate"] not in protocol["candidates"]:
@@ -75,7 +80,7 @@ def read(out: Path) -> Comparison:
     if summary["runs"] != len(records):
         message = f"{out / 'summary.json'} is of {summary['runs']} runs, and records.jsonl holds {len(records)}"
         raise RecordError(message, hint="summarize the records again", runs=summary["runs"], records=len(records))
-    attempts, without = _ledgers(out, records)
+    attempts, without = _ledgers(out, records, digest)
     return Comparison(
         protocol=protocol,
         hash=digest,
@@ -86,8 +91,8 @@ def read(out: Path) -> Comparison:
     )
 
 
-def _ledgers(out: Path, records: Iterable[Record]) -> tuple[tuple[Attempts, ...], tuple[str, ...]]:
-    """The attempts of the runs whose ledger is in the folder, and the others by name."""
+def _ledgers(out: Path, records: Iterable[Record], digest: str) -> tuple[tuple[Attempts, ...], tuple[str, ...]]:
+    """The attempts of the runs whose ledger is in the folder, each held to the protocol by its header, and the others by name."""
     attempts, without = [], []
     for record in records:
         name, seed = record["candidate"], record["seed"]
@@ -95,7 +100,10 @@ def _ledgers(out: Path, records: Iterable[Record]) -> tuple[tuple[Attempts, ...]
         if path is None or not path.is_file():
             without.append(f"{name}, seed {seed}")
         else:
-            attempts.append(read_attempts(read_lines(path), candidate=name, seed=seed))
+            lines = read_lines(path)
+            header = next(lines, {"protocol_hash": digest})  # a process may die before its first line
+            _demand_hash(header.get("protocol_hash"), digest, str(path))
+            attempts.append(read_attempts(lines, candidate=name, seed=seed))
     return tuple(attempts), tuple(without)
 
 

@@ -116,20 +116,3 @@ def _skips(one: Standing) -> Cell:
     speed = NOT_MEASURED if throughput is None else f"{significant(throughput)} examples/s"
     of = Cell(words=f"{count(one['skipped'])} of {count(one['attempts'])} attempts", value=one["skipped"])
     return Cell(words=percent(rate), value=rate, below=(of, Cell(words=speed, value=throughput)))
-
-
-def spent(comparison: Comparison) -> Table:
-    """Where the seconds went, by clock, over all runs of a candidate."""
-    standings = comparison.summary["candidates"]
-    rows = [(one["candidate"], [*map(_clock, one["spent"].values()), _cpu(one["cpu_share"])]) for one in standings]
-    timed = comparison.protocol["primary_clock"]
-    caption = f"Where the seconds went, over all runs of a candidate; the race is timed by {timed}."
-    return Table.of(caption, ["candidate", *standings[0]["spent"], "least share of the CPU"], rows)
-
-
-def _clock(value: float) -> Cell:
-    return Cell(words=seconds(value), value=value)
-
-
-def _cpu(share: float | None) -> Cell:
-    return Cell(words=percent(share), value=share)

@@ -12,7 +12,7 @@ from typing import Any
 from truestep.pages.comparison.clocks import EXAMPLES, SECONDS, Record
 from truestep.pages.comparison.reading import Comparison
 from truestep.pages.look.candidates import Look
-from truestep.pages.words import count, seconds, significant
+from truestep.pages.words import count, mebibytes, seconds, significant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,8 @@ class Run:
     detail: str | None
     hint: str | None
     numbers: str
+    earlier: tuple[str, ...]
+    """Tries of the same run that failed before, in words; their seconds are in its waste."""
     command: str
 
 
@@ -44,6 +46,7 @@ def runs(comparison: Comparison) -> tuple[Run, ...]:
             detail=record["detail"] or None,
             hint=record["hint"],
             numbers=numbers(record, comparison.protocol),
+            earlier=earlier(record),
             command=command(comparison.protocol, record),
         )
         for record in comparison.records
@@ -79,8 +82,31 @@ def numbers(record: Record, protocol: Mapping[str, Any]) -> str:
         f"{count(counts['attempts'])} attempts: {count(counts['completed'])} completed, {count(skipped)} skipped"
         f"{f' ({reasons})' if reasons else ''}. Final {quality}, test split: {final}. "
         f"{_best(record, protocol)}"
-        f"{seconds(record['total_seconds'])} in all. {_weights(record['weights_digest'])}"
+        f"{seconds(record['total_seconds'])} in all. {_weights(record['weights_digest'])}{_process(record)}"
     )
+
+
+def _process(record: Record) -> str:
+    """The most memory that the run's process held, and how it ended where it did not end by itself."""
+    process = record.get("process") or {}
+    words = []
+    if process.get("peak_memory_bytes"):
+        words.append(f" Peak memory: {mebibytes(process['peak_memory_bytes'])}.")
+    if process.get("signal"):
+        words.append(f" Its process was ended by {process['signal']}.")
+    return "".join(words)
+
+
+def earlier(record: Record) -> tuple[str, ...]:
+    """The failed tries that came before the run, each in words.
+
+    >>> said = earlier({"process": {"earlier": [{"status": "crashed", "detail": "by SIGSEGV", "total_seconds": 2.0}]}})
+    >>> [" ".join(words.split()) for words in said]
+    ['crashed after 2.00 s, which are waste: by SIGSEGV']
+    """
+    tries = (record.get("process") or {}).get("earlier", ())
+    why = (f"{one['status']} after {seconds(one['total_seconds'])}, which are waste" for one in tries)
+    return tuple(f"{words}: {one['detail']}" if one["detail"] else f"{words}." for words, one in zip(why, tries, strict=True))
 
 
 def _best(record: Record, protocol: Mapping[str, Any]) -> str:
@@ -99,7 +125,8 @@ def command(protocol: Mapping[str, Any], record: Record) -> str:
     """The command that runs this candidate on this seed again, quoted for a POSIX shell.
 
     A comparison counts its seeds from 0, so this runs the seeds before it as well; the last run is the one. The
-    baseline's second run is the baseline's run.
+    baseline's second run is the baseline's run. Every option that the protocol holds is written, whatever its default is
+    today; all but the number of runs at once, which is no part of a run.
     """
     name = str(record["candidate"]).removesuffix(" again")
     options: dict[str, object] = {
@@ -109,7 +136,11 @@ def command(protocol: Mapping[str, Any], record: Record) -> str:
         "budget-attempts": protocol["budget_attempts"],
         "budget-seconds": protocol["budget_seconds"],
         "evaluate-every": protocol["evaluate_every"],
+        "margin-examples": protocol["margin_examples"],
+        "margin-quality": protocol["margin_quality"],
+        "alpha": protocol["alpha"],
         "threads": protocol["threads"],
+        "timeout": protocol.get("timeout_seconds"),
         "out": f"{re.sub(r'[^A-Za-z0-9.]+', '-', name)}-seed{record['seed']}-again",
     }
     words = [word for key, value in options.items() if value is not None for word in (f"--{key}", str(value))]
