@@ -66,8 +66,8 @@ def _shortened(s: Setting, norm: float, arrived: float) -> Iterator[Account]:
                 coefficients=s.shares * (s.limit / norm),
                 factor=s.limit / norm,
                 sentence=f"what arrives was cut to the clip's limit, {significant(s.limit)}, which the full batch's gradient"
-                f" (norm {significant(norm)}) does not reach: before the clip it was more than {significant(s.limit / norm)} times"
-                " too large, as where it was not divided or still scaled",
+                f" (norm {significant(norm)}) does not reach: before the clip it was more than"
+                f" {significant(s.limit / norm)} times too large, as where it was not divided or still scaled",
                 fix="divide by the window's total weight and unscale before the clip",
                 rule="accumulation-weight",
             )
