@@ -110,7 +110,13 @@ def test_the_weights_after_sgd_are_as_far_apart_as_the_gradients_times_the_learn
 
 @pytest.mark.parametrize(
     ("task", "policy", "attempts"),
-    [("digits", "bf16", 4), ("digits", "fp32", 4), ("digits", "bf16-master", 2), ("bytes-lm", "bf16", 2), ("bytes-lm", "fp32", 2)],
+    [
+        ("digits", "bf16", 4),
+        ("digits", "fp32", 4),
+        ("digits", "bf16-master", 2),
+        ("bytes-lm", "bf16", 2),
+        ("bytes-lm", "fp32", 2),
+    ],
 )
 def test_b6_the_engines_update_is_the_full_batchs(task, policy, attempts):
     for seed in range(20 if FULL else 2):

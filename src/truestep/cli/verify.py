@@ -88,7 +88,9 @@ class Command:
         try:
             written = Candidate.parse(f"{self.policy} scale={self.scale}").scale
         except ProtocolError as error:
-            raise UsageError(f"--scale {self.scale} says nothing", hint=(error.hint or "").replace("scale=", "--scale ")) from None
+            raise UsageError(
+                f"--scale {self.scale} says nothing", hint=(error.hint or "").replace("scale=", "--scale ")
+            ) from None
         assert written is not None
         return scale_of(written)
 

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from truestep.verification.roundings import run
+
 NEAR = 4.0
 """Standard deviations of rounding within which an element may land on the other side."""
 
@@ -41,7 +43,7 @@ class Kinks(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is u
             x = distance(*args)
             size = x.square().mean().sqrt()
             self._met.append(((x.abs().flatten() / size).float(), self._operations, (x > 0).sum()))
-        return func(*args, **(kwargs or {}))
+        return run(func, args, kwargs)
 
     @property
     def any(self) -> bool:

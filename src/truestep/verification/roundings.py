@@ -37,6 +37,15 @@ class Roundings:
         return torch.finfo(self.format).smallest_normal * torch.finfo(self.format).eps
 
 
+def run(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
+    """The operation itself. A number that torch holds as a tensor without dimensions reaches a dispatch mode as a bare number, and
+    an operation of one tensor does not take it back: it becomes a tensor again, a double as it was.
+    """
+    if len(args) == 1 and isinstance(args[0], (int, float)) and str(func._schema.arguments[0].type) == "Tensor":
+        args = (torch.tensor(args[0], dtype=torch.float64 if isinstance(args[0], float) else None),)
+    return func(*args, **(kwargs or {}))
+
+
 class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Inside, counts the results of operations by their format; views and copies round nothing and are left out.
 
@@ -53,7 +62,7 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's i
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Runs the operation and notes what came of it."""
-        found = func(*args, **(kwargs or {}))
+        found = run(func, args, kwargs)
         if not func.is_view and func not in _EXACT and not self._paused():
             first = found[0] if isinstance(found, (tuple, list)) and found else found
             if isinstance(first, Tensor) and first.is_floating_point():
