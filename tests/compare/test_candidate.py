@@ -48,7 +48,7 @@ def test_every_key_is_read():
         ("   ", "begins with a policy"),
         ("scale=none", "begins with a policy"),
         ("fp16/../x", "begins with a policy"),
-        ("fp16 lr=0.1", "'lr' is no key"),
+        ("fp16 rate=0.1", "'rate' is no key"),
         ("fp16 1024", "'1024' is no key"),
         ("fp16 clip", "'clip' is no key"),
         ("fp16 again=1", "'again' is no key"),

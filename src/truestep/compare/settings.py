@@ -22,6 +22,8 @@ def settings_of(protocol: Protocol, candidate: str) -> Settings:
         allow_underflow=asked.underflow is not None,
         clip=None if asked.clip is None else ClipNorm(asked.clip),
         clock=clock_of(asked.clock or protocol.clock),
+        optimizer=asked.optimizer,
+        fault=asked.fault,
         microbatches=asked.accumulate or protocol.microbatches,
         budget_attempts=protocol.budget_attempts,
         budget_seconds=protocol.budget_seconds,

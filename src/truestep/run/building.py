@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,9 @@ from torch.optim import Optimizer
 from truestep.engine.randomness import own_random_state
 from truestep.engine.update import Update
 from truestep.errors import UsageError
+from truestep.run.faulty import HandWritten
 from truestep.run.isolation import seed_all
+from truestep.run.options import with_options
 from truestep.run.sampling import derived
 from truestep.run.settings import Plan, Settings, plan_of
 from truestep.tasks import Splits, Task
@@ -47,9 +50,10 @@ def build(task: Task, settings: Settings, *, seed: int, device: torch.device) ->
     model = _initial_model(task, seed=seed, device=device)
     initial_digest = weights_digest(model)
     model.to(device)
-    update: Update[Any] = Update(
+    kind: Any = Update if settings.fault is None else functools.partial(HandWritten, fault=settings.fault)
+    update: Update[Any] = kind(
         model,
-        lambda params: _optimizer(task, params),
+        lambda params: with_options(_optimizer(task, params), settings.optimizer),
         loss=task.loss,
         weight=task.weight,
         policy=settings.policy,

@@ -50,6 +50,9 @@ class Saver:
     """
 
     def __init__(self, saving: Saving, run: Run, *, resume: bool) -> None:
+        if run.settings.fault is not None:
+            hint = "run it without checkpoints"
+            raise UsageError("a demonstration fault's run is not saved: its GradScaler is no part of a checkpoint", hint=hint)
         self._saving, self._run = saving, run
         self._checkpoints = Checkpoints(saving.folder, keep_last=saving.keep_last, quality_better=run.ready.plan.quality_better)
         self._saved_at = 0  # before the first attempt there is nothing to save
@@ -162,5 +165,15 @@ def _identity(run: Run) -> dict[str, Any]:
     }
 
 
-_SETTINGS = ("scale", "clip", "clock", "budget_seconds", "stop_at_target", "max_consecutive_skips", "threads")
+_SETTINGS = (
+    "scale",
+    "clip",
+    "clock",
+    "optimizer",
+    "fault",
+    "budget_seconds",
+    "stop_at_target",
+    "max_consecutive_skips",
+    "threads",
+)
 """The settings that the plan does not hold, and that decide on bits or on the end."""

@@ -8,8 +8,11 @@ from typing import Literal, get_args
 
 from truestep.engine.clip import Clip
 from truestep.engine.clock import Every
+from truestep.engine.policy import Policy
 from truestep.engine.scale import LossScale
 from truestep.errors import UsageError
+from truestep.run.faults import demand_fault
+from truestep.run.options import Options
 from truestep.tasks import Task
 
 OnOom = Literal["stop", "accumulate"]
@@ -33,6 +36,10 @@ class Settings:
     """None: the policy's."""
     allow_underflow: bool = False
     """Permits float16 without a loss scale."""
+    optimizer: Options = ()
+    """Options that every parameter group gets in place of the task's: ("lr", 0.1), say."""
+    fault: str | None = None
+    """A demonstration: the run goes through a hand-written loop with this mistake (run/faults.py), and not through the engine."""
     clip: Clip | None = None
     clock: str | Every = "completed"
     """What a tick of the task's schedule means."""
@@ -68,6 +75,8 @@ class Settings:
             raise UsageError(f"budget_seconds is {self.budget_seconds}", hint="leave it out, or give seconds above 0")
         if self.on_oom not in get_args(OnOom):
             raise UsageError(f"on_oom is {self.on_oom!r}", hint=f"on_oom is one of: {', '.join(get_args(OnOom))}")
+        if self.fault is not None and self.on_oom != "stop":
+            raise UsageError("the hand-written loop of a fault cannot split a window again", hint='leave on_oom at "stop"')
         if self.target is not None and not math.isfinite(self.target):
             raise UsageError(f"target is {self.target}", hint="a target is a finite number")
 
@@ -108,7 +117,8 @@ def plan_of(task: Task, settings: Settings, *, examples: int) -> Plan:
     """The plan of a run over a training split of `examples`.
 
     Raises:
-        UsageError: more microbatches than examples in a window, or a schedule by tokens, whose length nobody knows.
+        UsageError: more microbatches than examples in a window, a schedule by tokens, whose length nobody knows, or a fault that
+            could not show itself.
     """
     microbatches = settings.microbatches or task.microbatches
     if microbatches > task.batch:
@@ -117,6 +127,15 @@ def plan_of(task: Task, settings: Settings, *, examples: int) -> Plan:
             hint="ask for no more microbatches than examples",
             microbatches=microbatches,
             batch=task.batch,
+        )
+    if settings.fault is not None:
+        demand_fault(
+            settings.fault,
+            policy=Policy.named(settings.policy),
+            scale=settings.scale,
+            clip=settings.clip,
+            clock=settings.clock,
+            microbatches=microbatches,
         )
     attempts = settings.budget_attempts or task.updates
     return Plan(
