@@ -36,7 +36,7 @@ def headline(record: Record) -> Headline:
     after = listing([f"{each['after']:,}" for each in attempts]) if attempts else ""
     lead = [
         f"On {record['device']}, {counted(len(attempts), 'attempt')} inspected"
-        + (f", after {after} before them." if after else ".")
+        + (f", after {after} others." if after else ".")
     ]
     if scales:
         lead.append(f"Loss scale {listing(list(scales))}.")

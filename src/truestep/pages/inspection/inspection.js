@@ -100,6 +100,7 @@
     });
   };
 
+  document.querySelector(".safe b").style.left = `${(start.exponent - first) / (last - first) * 100}%`;
   values.value = String(start.set);
   format.value = String(start.format);
   scale.value = String(start.exponent);

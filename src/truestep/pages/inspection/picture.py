@@ -65,7 +65,7 @@ def picture(record: Record) -> Picture:
     }
     return Picture(
         sets=sets,
-        groups=_grouped([(row["kind"], k, layer(row)) for k, row in enumerate(rows)]),
+        groups=_grouped([(row["kind"], k, f"{row['kind']}, {layer(row)}") for k, row in enumerate(rows)]),
         layers=_grouped([(_heading(row), k, row["kind"]) for k, row in enumerate(rows)]),
         formats=formats,
         exponents=exponents,
