@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,7 +18,8 @@ from truestep.inspection.result import Kind
 from truestep.inspection.rows import Row
 from truestep.probe.tree import leaves
 
-Take = Callable[[Row, Tensor], None]
+Take = Callable[[Row, Hashable, Tensor], None]
+"""Takes a tensor for a row, from a source that tells it from the row's others."""
 
 
 class Watched(Window[Any]):
@@ -33,6 +34,7 @@ class Watched(Window[Any]):
         self.ends_epoch = bool(getattr(window, "ends_epoch", False))
 
     def __iter__(self) -> Iterator[Any]:
+        """The microbatches, between both words."""
         self._begin()
         yield from super().__iter__()
         self._end()
@@ -80,16 +82,16 @@ class Capture:
         """The layer that holds a parameter."""
         return self._home.get(id(parameter), ("", self._store.model))[0]
 
-    def weights(self, take: Callable[[Row, Tensor], None]) -> None:
+    def weights(self, take: Take) -> None:
         """Every parameter of the model as it stands, each once."""
         for parameter in self._store.model.parameters():
-            take(self.parameter_row(parameter, "weights"), parameter)
+            take(self.parameter_row(parameter, "weights"), id(parameter), parameter)
 
     @contextmanager
     def hooks(self, trained: Mapping[str, Parameter]) -> Iterator[None]:
         """Inside, the hooks are there; `trained` are the model's own parameters that a backward reaches."""
         handles: list[Any] = [module.register_forward_hook(partial(self._forward, name)) for name, module in self._layers]
-        handles += [each.register_hook(partial(self._weight_gradient, each)) for each in trained.values()]
+        handles += [_hook(each, partial(self._weight_gradient, each)) for each in trained.values()]
         handles += [optimizer.register_step_pre_hook(self._before_step) for optimizer in self._store.optimizers]
         try:
             yield
@@ -106,32 +108,38 @@ class Capture:
     def _forward(self, name: str, module: nn.Module, inputs: Any, output: Any) -> None:
         if self.take is None or torch._C._current_autograd_node() is not None:  # a checkpoint computes it again in its backward
             return
-        for _, each in leaves(output):
+        for path, each in leaves(output):
             if not isinstance(each, Tensor) or not (each.is_floating_point() or each.is_complex()):
                 continue
-            self.take(self.row(name, module, "activations"), each)
+            self.take(self.row(name, module, "activations"), path, each)
             if each.requires_grad:
-                each.register_hook(partial(self._gradient, self.row(name, module, "activation gradients")))
+                row = self.row(name, module, "activation gradients")
+                _hook(each, partial(self._gradient, row, path))
 
-    def _gradient(self, row: Row, gradient: Tensor) -> None:
+    def _gradient(self, row: Row, source: str, gradient: Tensor) -> None:
         if self.take is not None:
-            self.take(row, gradient)
+            self.take(row, source, gradient)
 
     def _weight_gradient(self, parameter: Parameter, gradient: Tensor) -> None:
         if self.take is not None:
             found = gradient if self.in_float32 else as_computed(gradient, self._compute)
-            self.take(self.parameter_row(parameter, "weight gradients"), found)
+            self.take(self.parameter_row(parameter, "weight gradients"), id(parameter), found)
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self.step is None:
             return
         names = self._store.names()
-        own = {name: each for name, each in self._store.model.named_parameters()}
+        own = dict(self._store.model.named_parameters())
         for parameter in (each for group in optimizer.param_groups for each in group["params"]):
             gradient, name = self._store.gradient_of(parameter), names[id(parameter)]
             if gradient is not None and name not in self.stepped:
-                self.step(self.parameter_row(own.get(name, parameter), "gradients at the optimizer"), gradient)
+                home = own.get(name, parameter)
+                self.step(self.parameter_row(home, "gradients at the optimizer"), id(home), gradient)
                 self.stepped[name] = elements(gradient) != 0 if gradient.layout is torch.strided else torch.empty(0)
+
+
+def _hook(tensor: Tensor, take: Callable[[Tensor], None]) -> Any:
+    return tensor.register_hook(take)  # type: ignore[no-untyped-call]  # torch's is untyped
 
 
 def as_computed(gradient: Tensor, compute: torch.dtype) -> Tensor:

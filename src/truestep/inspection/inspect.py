@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice, repeat
 from typing import Any, get_args
@@ -30,15 +30,14 @@ from truestep.probe import operations as probe
 from truestep.probe.buffers import Buffers
 from truestep.run.building import build, device_of, moved
 from truestep.run.feed import Feed
-from truestep.run.isolation import seed_all
 from truestep.run.settings import Settings
 from truestep.tasks import Task
 from truestep.tasks.checking import demand_task
 from truestep.tasks.loading import load
 
 _ASSUMED = (
-    "Predicted: the spread of a float32 run of the same windows from the same weights and random state, rounded to nearest by each"
-    " format's own rules. It leaves out what low precision does to the numbers on their way.",
+    "Predicted: the spread of a float32 run of the same windows from the same weights and random state, rounded to nearest by"
+    " each format's own rules. It leaves out what low precision does to the numbers on their way.",
     "MX: blocks of 32 along the last dimension, scale 2^(floor(log2 amax) - emax); exact where that scale is 2^-127 or more.",
     "fp8 per tensor: the largest power of two at which the tensor's own largest number does not overflow.",
 )
@@ -98,8 +97,8 @@ def inspect(
         raise UsageError("a task brings its own windows", hint="leave windows out, or inspect an Update")
     place = device_of(device)
     with own_random_state(place):
-        update, coming = _built(task, policy, microbatches=microbatches, seed=seed, device=place, scale=scale)
-        return _Inspecting(update, attempts, after).run(coming, task=task.name, seed=seed)
+        update, own = _built(task, policy, microbatches=microbatches, seed=seed, device=place, scale=scale)
+        return _Inspecting(update, attempts, after).run(own, task=task.name, seed=seed)
 
 
 def _built(
@@ -174,8 +173,8 @@ class _Inspecting:
     def _expect(self, window: list[Any], trained: dict[str, Parameter], exponent: int) -> None:
         capture = self._capture
 
-        def expect(row: Row, tensor: Tensor) -> None:
-            row.expect(tensor, exponent, compared=self._low)
+        def expect(row: Row, source: Hashable, tensor: Tensor) -> None:
+            row.expect(source, tensor, exponent, compared=self._low)
 
         with self._update.in_float32():
             capture.weights(expect)
@@ -183,14 +182,14 @@ class _Inspecting:
         sums = float32_gradients(self._update, window, trained)
         capture.take = None
         for name, each in sums.items():
-            expect(capture.parameter_row(trained[name], "gradients at the optimizer"), each)
+            expect(capture.parameter_row(trained[name], "gradients at the optimizer"), id(trained[name]), each)
 
     def _run(self, window: list[Any], given: Sequence[Any], index: int) -> None:
         update, capture = self._update, self._capture
         scale, before = update.scale.value, {name: each.clone() for name, each in update.weights().items()}
         if self._low:
             compute = self._plan.policy.compute
-            capture.weights(lambda row, each: row.compare(each.detach().to(compute)))
+            capture.weights(lambda row, source, each: row.compare(source, each.detach().to(compute)))
         capture.stepped.clear()
         capture.step = Row.compare if self._low else _pass
 
@@ -270,7 +269,7 @@ def _back(buffers: Buffers, drawn: dict[str, Any]) -> None:
     set_random_state(drawn)
 
 
-def _pass(row: Row, tensor: Tensor) -> None:
+def _pass(row: Row, source: Hashable, tensor: Tensor) -> None:
     """Nothing is compared with float32 where all of it is float32."""
 
 

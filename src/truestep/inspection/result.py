@@ -60,8 +60,8 @@ class Numbers:
     """How many tensors were looked at."""
     spread: Spread
     format: str
-    """What `at_one`, `in_use` and `scales` are about: the format that the tensors really had in the attempts, or the policy's, where
-    they had several or the row is of all layers."""
+    """What `at_one`, `in_use` and `scales` are about: the format that the tensors really had in the attempts, or the policy's,
+    where they had several. The row of all layers adds up theirs."""
     at_one: Losses
     """Predicted at scale 1."""
     in_use: Losses

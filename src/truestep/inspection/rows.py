@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -20,26 +21,26 @@ from truestep.inspection.spread import NO_LOSSES, Losses, Spread
 class Row:
     """The float32 numbers, counted by the scale that they would have had; and what low precision made of the same tensors.
 
-    The tensors of an attempt come in one order in float32 and in low precision, so that the first is held against the first.
+    The tensors of one source (a parameter, an output of a layer) come in one order in float32 and in low precision, so that the first
+    is held against the first.
     """
 
     def __init__(self, layer: str, module: str, kind: Kind) -> None:
         self.layer, self.module, self.kind = layer, module, kind
         self._counted: dict[int, Counting] = {}
-        self._expected: list[Tensor] = []
-        """Where each float32 tensor of this attempt was finite and not 0."""
-        self._compared = 0
+        self._expected: dict[Hashable, deque[Tensor]] = {}
+        """Where each float32 tensor of this attempt was finite and not 0, by its source and in order."""
         self._dtypes: set[torch.dtype] = set()
         self._counts = dict.fromkeys(("elements", "flushed", "overflowed", "infinities", "nans", "unmatched"), 0)
 
-    def expect(self, tensor: Tensor, scale: int, *, compared: bool) -> None:
+    def expect(self, source: Hashable, tensor: Tensor, scale: int, *, compared: bool) -> None:
         """A tensor of the float32 run, in original units; `compared`: low precision will make the same one."""
         held = elements(tensor)
         self._counted.setdefault(scale if self.kind in SCALED else 0, Counting()).add(held)
         if compared:
-            self._expected.append((held != 0).logical_and_(held.isfinite()))
+            self._expected.setdefault(source, deque()).append((held != 0).logical_and_(held.isfinite()))
 
-    def compare(self, tensor: Tensor) -> None:
+    def compare(self, source: Hashable, tensor: Tensor) -> None:
         """The same tensor as low precision made it, scaled or not."""
         held, counts = elements(tensor), self._counts
         self._dtypes.add(held.dtype)
@@ -47,18 +48,18 @@ class Row:
         if not finite.all():
             counts["infinities"] += int(held.isinf().sum())
             counts["nans"] += int(held.isnan().sum())
-        index, self._compared = self._compared, self._compared + 1
-        if index >= len(self._expected) or self._expected[index].shape != held.shape:
+        coming = self._expected.get(source)
+        there = coming.popleft() if coming else None
+        if there is None or there.shape != held.shape:
             counts["unmatched"] += held.numel()
             return
-        there = self._expected[index]
         counts["elements"] += int(there.count_nonzero())
         counts["flushed"] += int((held == 0).logical_and_(there).count_nonzero())
         counts["overflowed"] += int(finite.logical_not_().logical_and_(there).count_nonzero())
 
     def close(self) -> None:
         """The attempt is over; a skipped one leaves float32 tensors that nothing was compared with."""
-        self._expected, self._compared = [], 0
+        self._expected = {}
 
     def numbers(self, policy: str) -> Numbers:
         """The row, once all attempts are over; `policy` is the format that the policy computes in."""

@@ -15,7 +15,7 @@ from truestep.engine.update import Update
 from truestep.probe.buffers import Buffers
 
 
-class _Over(Exception):  # noqa: N818 - nothing went wrong
+class _Over(Exception):
     """Ends the step that all of it is made to look like, so that its end gives back what was there before."""
 
 

@@ -32,7 +32,7 @@ class Operation(NamedTuple):
     """One operator as it ran in one layer."""
 
     layer: str
-    """The innermost module whose forward called it, or made what its backward belongs to; "" for the model itself and the loss."""
+    """The innermost module whose forward called it, or what its backward belongs to; "" for the model itself and the loss."""
     name: str
     """As torch calls it, without its overload: "aten.addmm"."""
     phase: Literal["forward", "backward"]
@@ -44,7 +44,7 @@ class Operation(NamedTuple):
     """What inputs were before they were converted for it, by autocast or by the model's own code, each once."""
 
 
-class Operations(TorchDispatchMode):
+class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
     """Inside, every operator is noted in `calls`; views and copies are not.
 
     The operators are seen below autograd and autocast: what autocast converted arrives converted, and the conversion came before.
@@ -52,7 +52,7 @@ class Operations(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's is untyped
         self.calls: Counter[Operation] = Counter()
         self._layers = [""]
         self._begun: list[tuple[int, str]] = []
