@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from truestep.pages.words import listing, significant
-from truestep.verification.clipping import clipping
+from truestep.verification.clipping import clipping, cut_short
 from truestep.verification.coefficients import Vector
 from truestep.verification.setting import Account, Setting, numbers
 
 
 def accounts(setting: Setting) -> Iterator[Account]:
     """Every mistake that could be told from a right update under this setting, most telling first."""
+    yield from cut_short(setting)
     yield from _division(setting)
     yield from _scaling(setting)
     yield from _microbatches(setting)

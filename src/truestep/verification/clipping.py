@@ -33,7 +33,7 @@ def clipping(s: Setting) -> Iterator[Account]:
                 fix="clip once, after the last backward of the window",
                 rule="clip-inside-window",
             )
-    if norm > 0 and arrived > 0:
+    elif norm > 0 and arrived > 0:
         yield from _shortened(s, norm, arrived)
 
 
@@ -59,19 +59,6 @@ def _inside(s: Setting, limit: float) -> Iterator[tuple[str, Vector]]:
 def _shortened(s: Setting, norm: float, arrived: float) -> Iterator[Account]:
     """The direction of the right gradient, of a norm that somebody has chosen."""
     kept = s.shares * (arrived / norm)
-    if s.limit is not None:
-        if norm < s.limit and math.isclose(arrived, s.limit, rel_tol=1e-3):
-            yield Account(
-                kind="too-long-before-clip",
-                coefficients=s.shares * (s.limit / norm),
-                factor=s.limit / norm,
-                sentence=f"what arrives was cut to the clip's limit, {significant(s.limit)}, which the full batch's gradient"
-                f" (norm {significant(norm)}) does not reach: before the clip it was more than"
-                f" {significant(s.limit / norm)} times too large, as where it was not divided or still scaled",
-                fix="divide by the window's total weight and unscale before the clip",
-                rule="accumulation-weight",
-            )
-        return
     mantissa = float(f"{arrived:.3e}".partition("e")[0])
     if math.isclose(arrived, 1.0, rel_tol=1e-3) and norm < arrived:
         yield Account(
@@ -89,4 +76,20 @@ def _shortened(s: Setting, norm: float, arrived: float) -> Iterator[Account]:
             sentence=f"the gradient arrives in its direction, shortened from {significant(norm)} to the norm"
             f" {significant(arrived)}: it was clipped, and no clip was declared",
             fix=f"declare it: clip=ClipNorm({significant(arrived)})",
+        )
+
+
+def cut_short(s: Setting) -> Iterator[Account]:
+    """What the declared clip hides: a gradient that was too long before it, from whatever mistake."""
+    norm, arrived = s.norm, s.whole.arrived
+    if s.limit is not None and 0 < norm < s.limit and math.isclose(arrived, s.limit, rel_tol=1e-3):
+        yield Account(
+            kind="too-long-before-clip",
+            coefficients=s.shares * (s.limit / norm),
+            factor=s.limit / norm,
+            sentence=f"what arrives was cut to the clip's limit, {significant(s.limit)}, which the full batch's gradient"
+            f" (norm {significant(norm)}) does not reach: before the clip it was more than"
+            f" {significant(s.limit / norm)} times too large, as where it was not divided or still scaled",
+            fix="divide by the window's total weight and unscale before the clip",
+            rule="accumulation-weight",
         )

@@ -12,7 +12,7 @@ from truestep.verification.setting import Account, Setting, numbers
 
 CERTAIN = 4.0
 """How many times the noise a coefficient must lie off before it is spoken of without a cause."""
-SURE = 0.05
+SURE = 0.1
 """Uncertainty of a coefficient, relative to it, up to which it is called a power of two."""
 LARGE = 64.0
 """A power of two from here on looks like a loss scale."""

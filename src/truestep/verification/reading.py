@@ -18,8 +18,8 @@ from truestep.verification.setting import Account, Setting
 
 NAMED = 3
 """Parameters that a sentence names."""
-WITHOUT_CAUSE = frozenset({"factor", "uneven-weights"})
-"""Kinds that say what was measured, and not what was done."""
+WITHOUT_CAUSE = frozenset({"factor", "uneven-weights", "other-count"})
+"""Kinds that say what was measured: nothing to add to one that says what was done."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +50,8 @@ def read(evidence: Evidence) -> Reading | None:
             fix="judge the gradient before the step, and skip it: scaler.step(optimizer) does",
             rule="skip-not-atomic",
         )
+    if sum(evidence.weights) <= 0:
+        return None
     whole = _geometry(evidence)
     missing = _missing(whole, evidence)
     there = [name for name in whole.names if name not in missing]
@@ -92,11 +94,9 @@ def _setting(evidence: Evidence, whole: Geometry) -> Setting:
 def _of(setting: Setting) -> Reading | None:
     """The first account that fits where the right one does not, with the others that fit too."""
     g = setting.gradients
-    if setting.total <= 0 or g.fits(setting.expected):
+    if g.fits(setting.expected):
         return None
-    fitting = [account for account in accounts(setting) if g.fits(account.coefficients)] or [
-        account for account in measured(setting) if g.fits(account.coefficients)
-    ]
+    fitting = [account for account in (*accounts(setting), *measured(setting)) if g.fits(account.coefficients)]
     return None if not fitting else _reading(fitting)
 
 
@@ -115,7 +115,7 @@ def _reading(fitting: Sequence[Account]) -> Reading:
 
 def _missing(whole: Geometry, evidence: Evidence) -> list[str]:
     """The parameters that got nothing although the window has something for them."""
-    shares = np.array(evidence.weights) / (sum(evidence.weights) or 1.0)
+    shares = np.array(evidence.weights) / sum(evidence.weights)
     return [
         name
         for index, name in enumerate(whole.names)
