@@ -38,8 +38,10 @@ class Roundings:
 
 
 def run(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Any:
-    """The operation itself. A number that torch holds as a tensor without dimensions reaches a dispatch mode as a bare number, and
-    an operation of one tensor does not take it back: it becomes a tensor again, a double as it was.
+    """The operation itself.
+
+    A number that torch holds as a tensor without dimensions reaches a dispatch mode as a bare number, and an operation of one
+    tensor does not take it back: it becomes a tensor again, a double as it was.
     """
     if len(args) == 1 and isinstance(args[0], (int, float)) and str(func._schema.arguments[0].type) == "Tensor":
         args = (torch.tensor(args[0], dtype=torch.float64 if isinstance(args[0], float) else None),)
