@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from inspect import signature
 from types import SimpleNamespace
 
 import pytest
@@ -10,19 +11,23 @@ import pytest
 from tests.inspection import samples
 from truestep.cli import main
 from truestep.engine.scale import LossScale
+from truestep.inspection.inspect import inspect
+
+
+MADE = samples.inspection()
 
 
 @pytest.fixture
 def asked(monkeypatch):
     """What the inspection was asked for, instead of one."""
-    seen = {"found": samples.inspection()}
+    seen = {"found": MADE}
 
-    def inspect(what, **options):
+    def asking(what, **options):
         seen.update(options, what=what)
         print("a task speaks")
         return seen["found"]
 
-    monkeypatch.setitem(sys.modules, "truestep.inspection.inspect", SimpleNamespace(inspect=inspect))
+    monkeypatch.setitem(sys.modules, "truestep.inspection.inspect", SimpleNamespace(inspect=asking))
     return seen
 
 
@@ -42,10 +47,10 @@ def test_every_option_reaches_the_inspection(asked, capsys):
     }
 
 
-def test_what_is_not_said_is_left_to_the_inspection(asked, capsys):
+def test_what_is_not_said_has_the_defaults_of_the_library(asked, capsys):
+    defaults = {each.name: each.default for each in signature(inspect).parameters.values() if each.kind == each.KEYWORD_ONLY}
     assert main(["inspect", "digits"]) == 0
-    assert "after" not in asked
-    assert (asked["microbatches"], asked["scale"], asked["device"]) == (None, None, None)
+    assert {name: asked[name] for name in defaults} == defaults
 
 
 def test_json_is_one_document_the_record(asked, capsys):

@@ -48,8 +48,8 @@ class Command:
     attempts: int = 4
     """Attempts to inspect."""
 
-    after: int | None = None
-    """Train so many attempts, over which the inspected ones are spread; None: what inspection takes by itself."""
+    after: int = 8
+    """Attempts before the last inspected one, over which the others are spread."""
 
     scale: str | None = None
     """The loss scale: dynamic, dynamic:INIT, static:VALUE or none; None: the policy's."""
@@ -91,10 +91,10 @@ class Command:
                 policy=self.policy,
                 microbatches=self.accumulate,
                 attempts=self.attempts,
+                after=self.after,
                 seed=self.seed,
                 device=self.device,
                 scale=self._scale(),
-                **({} if self.after is None else {"after": self.after}),
             ).record()
 
     def _scale(self) -> LossScale | None:
