@@ -1,6 +1,7 @@
 """What verify costs beyond the attempts that it compares: one mixed, one plain float32 and one float64 update a window.
 
-Both sides run in turn in one process, and the ratio is that of their medians: machine and load are the same for both.
+Both sides run in turn in one process, and the ratio is that of their medians, in seconds of the processor: what else runs on the
+machine does not count.
 
     python benchmarks/verify_cost.py [--task bytes-lm] [--policy bf16] [--attempts 8] [--rounds 7]
 """
@@ -62,12 +63,12 @@ def main() -> None:
     for _ in range(asked.rounds + 1):
         for name, side in (("bare", bare), ("verified", verified)):
             subject, fulls = prepared(asked.task, asked.policy, asked.attempts)
-            start = time.perf_counter()
+            start = time.process_time()
             side(subject, fulls)
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(time.process_time() - start)
     medians = {name: statistics.median(found[1:]) for name, found in seconds.items()}  # the first round warms up
     for name, median in medians.items():
-        print(f"{name:9s} {median / asked.attempts * 1000:8.2f} ms a window")
+        print(f"{name:9s} {median / asked.attempts * 1000:8.2f} CPU ms a window")
     print(f"ratio     {medians['verified'] / medians['bare']:8.3f}")
 
 

@@ -81,7 +81,8 @@ def _from_runner_up(x: Tensor, kernel: Sequence[int], stride: Sequence[int] = ()
     """How far the largest of each window of a two-dimensional max pool lies above the second."""
     patches: Tensor = x.unfold(-2, kernel[0], (stride or kernel)[0]).unfold(-2, kernel[-1], (stride or kernel)[-1])
     best: Tensor = patches.flatten(-2).topk(2).values
-    return best.select(-1, 0) - best.select(-1, 1)
+    distance: Tensor = best[..., 0] - best[..., 1]
+    return distance
 
 
 _DISTANCES: dict[Any, Callable[..., Tensor]] = {
