@@ -1,0 +1,248 @@
+"""An inspection tells what is lost, as derived and as measured; its scales keep their word; and nothing of it stays."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.inspection.models import odd, pulled
+from truestep.engine.scale import LossScale
+from truestep.engine.update import Update
+from truestep.errors import TaskError, UsageError
+from truestep.formats import share_flushed
+from truestep.inspection.inspect import inspect
+from truestep.tasks import Logistic
+
+SIGMA = 1e-7
+
+
+@pytest.mark.parametrize("scale", [1.0, 8.0])
+def test_the_share_flushed_of_normal_gradients_is_the_formulas(scale: float) -> None:
+    update, windows = pulled(SIGMA, scale=LossScale.static(scale))
+    found = inspect(update, windows, attempts=1, after=0).of("layer", "activation gradients")
+    expected = share_flushed(SIGMA, scale)
+    error = 5 * math.sqrt(expected * (1 - expected) / found.spread.nonzero)  # five standard deviations of a binomial share
+    share = found.in_use.share("flushed")
+    assert share is not None
+    assert abs(share - expected) < error
+    assert found.measured is not None
+    assert found.measured.dtypes == ("fp16",)
+    assert found.measured.flushed == found.in_use.flushed
+    assert found.measured.elements == found.spread.nonzero
+
+
+def test_the_range_of_scales_loses_nothing_and_beyond_it_something_is_lost() -> None:
+    update, windows = pulled(SIGMA, count=16)
+    scales = inspect(update, windows, attempts=1, after=0).of("layer", "activation gradients").scales
+    assert scales is not None
+    assert scales.lossless is not None
+    low, high = scales.lossless
+    for exponent, name in ((low - 1, "flushed"), (low, None), (high, None), (high + 1, "overflowed")):
+        again = inspect(update, windows, attempts=1, after=0, scale=LossScale.static(2.0**exponent))
+        row = again.of("layer", "activation gradients")
+        assert row.measured is not None
+        for each in ("flushed", "overflowed"):
+            measured, predicted = getattr(row.measured, each), getattr(row.in_use, each)
+            assert measured == predicted
+            assert (measured > 0) == (each == name)
+
+
+def test_a_scale_that_overflows_is_inspected_too_and_its_skip_said() -> None:
+    update, windows = pulled(1.0, count=4, scale=LossScale.static(2.0**18))
+    found = inspect(update, windows, attempts=2, after=1)
+    assert [each.completed for each in found.attempts] == [False, False]
+    assert found.attempts[0].reason == "backward overflow"
+    row = found.of("layer", "activation gradients")
+    assert row.in_use.overflowed > 0
+    assert row.measured is not None
+    assert row.measured.overflowed == row.in_use.overflowed
+    assert found.movements == ()
+    assert any("were skipped" in note for note in found.notes)
+
+
+def test_what_is_tied_called_twice_in_place_frozen_or_without_gradient_is_counted_once_each() -> None:
+    update, windows = odd()
+    found = inspect(update, windows, attempts=2, after=2)
+    count = {(each.layer, each.kind): each.spread.elements for each in found.numbers}
+    examples = 2 * 6  # of both attempts
+    assert count["twice", "activations"] == 2 * examples * 3 * 6  # twice in a microbatch
+    assert count["twice", "activation gradients"] == 2 * examples * 3 * 6
+    assert count["relu", "activation gradients"] == examples * 3 * 6
+    assert count["watcher", "activations"] == examples * 6
+    assert ("watcher", "activation gradients") not in count
+    assert ("frozen", "weight gradients") not in count
+    assert count["frozen", "activation gradients"] == examples * 3 * 6
+    assert count["head", "weights"] == 2 * 36
+    assert ("tied", "weights") not in count
+    assert count["head", "weight gradients"] == 2 * 2 * 36
+    assert count["twice", "weight gradients"] == 2 * 2 * 42
+    assert count["recurrent", "activations"] == examples * 3 * 6 + examples * 6  # a tuple: outputs and last state
+    assert any("tied shares a parameter with head" in note for note in found.notes)
+    assert all(each.measured is not None and each.measured.unmatched == 0 for each in found.numbers)
+    for kind in {each.kind for each in found.numbers}:
+        parts = [each.spread.elements for each in found.numbers if each.kind == kind]
+        assert found.all(kind).spread.elements == sum(parts)
+    json.dumps(found.record(), allow_nan=False)
+    assert str(found).startswith("an update, policy bf16 on cpu: 2 attempts inspected after 0 2, 0 skipped")
+
+
+def state(update: Update[Any]) -> list[Tensor]:
+    """All that training goes on from."""
+    optimizer = update.optimizers[0]
+    moments = [value.to_dense() for held in optimizer.state.values() for value in held.values() if isinstance(value, Tensor)]
+    return [*update.model.state_dict().values(), *moments, torch.get_rng_state()]
+
+
+@pytest.mark.parametrize("policy", ["fp32", "bf16"])
+@pytest.mark.parametrize("before", [0, 2])
+def test_training_goes_on_bit_for_bit_as_if_nobody_had_inspected(policy: str, before: int) -> None:
+    results = []
+    for inspected in (False, True):
+        update, windows = odd(policy)
+        torch.manual_seed(7)
+        for window in windows[:before]:
+            update(window)
+        gradients = [p.grad for p in update.model.parameters()]
+        if inspected:
+            inspect(update, windows, attempts=2, after=4)
+        assert all(p.grad is held for p, held in zip(update.model.parameters(), gradients, strict=True))
+        outcomes = [update(window) for window in windows]
+        results.append((state(update), update.state_dict(), [(each.loss, each.lr, each.weight_check) for each in outcomes]))
+    (left, numbers, outcomes), (right, again, others) = results
+    assert all(torch.equal(one, other) for one, other in zip(left, right, strict=True))
+    assert numbers == again
+    assert outcomes == others
+
+
+def test_masters_go_on_bit_for_bit_too() -> None:
+    results = []
+    for inspected in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+        update: Update[Any] = Update(
+            model,
+            lambda params: torch.optim.AdamW(params, lr=0.01),
+            loss=lambda model, x: model(x).float().square().mean(),
+            policy="bf16-master",
+        )
+        windows = [[torch.randn(4, 3)] for _ in range(3)]
+        update(windows[0])
+        if inspected:
+            found = inspect(update, windows, attempts=2, after=2)
+            assert found.of("0", "weight gradients").format == "bf16"
+        for window in windows:
+            update(window)
+        results.append([*model.state_dict().values(), *update.weights().values()])
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+def test_no_hook_stays() -> None:
+    update, windows = odd()
+    steps = len(update.optimizers[0]._optimizer_step_pre_hooks)
+    inspect(update, windows, attempts=1, after=0)
+    for module in update.model.modules():
+        assert not module._forward_hooks
+        assert not module._forward_pre_hooks
+    assert all(not p._backward_hooks for p in update.model.parameters())
+    assert len(update.optimizers[0]._optimizer_step_pre_hooks) == steps
+
+
+def test_float32_is_predicted_alone() -> None:
+    found = inspect(Logistic(), policy="fp32", attempts=1, after=0)
+    assert all(each.measured is None for each in found.numbers)
+    assert found.all("activation gradients").formats["fp16"].elements > 0
+    assert found.seed == 0
+
+
+def test_a_task_is_inspected_without_touching_the_random_state() -> None:
+    before = torch.get_rng_state()
+    found = inspect("logistic", policy="bf16", attempts=3, after=5, microbatches=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert [each.after for each in found.attempts] == [0, 2, 5]
+    assert found.microbatches == 2
+
+
+def test_a_model_of_zeros_says_so() -> None:
+    model = nn.Linear(2, 2, bias=False)
+    nn.init.zeros_(model.weight)
+    update: Update[Any] = Update(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda model, x: model(x).float().sum() * 0, policy="bf16"
+    )
+    found = inspect(update, [[torch.ones(2, 2)]], attempts=1, after=0)
+    assert found.of("", "activation gradients").note == "every number is 0"
+    assert found.of("", "weights").spread.nonzero == 0
+    assert any(each.action == "look" for each in found.advice)
+    json.dumps(found.record(), allow_nan=False)
+
+
+def test_weights_that_are_not_finite_are_named() -> None:
+    update, windows = pulled(1.0, policy="bf16", count=4)
+    with torch.no_grad():
+        update.model.layer.weight[0, 0] = math.nan  # type: ignore[union-attr, index, operator]  # nn.Module's attributes
+    found = inspect(update, windows, attempts=1, after=0)
+    assert found.of("layer", "weights").note == "0 infinite and 1 NaN in float32 already, of 12"
+    assert any(each.action == "look" and "weights" in each.text for each in found.advice)
+    json.dumps(found.record(), allow_nan=False)
+
+
+def test_a_compiled_model_is_seen_uncompiled_and_that_is_said() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    model.compile(backend="eager")
+    update: Update[Any] = Update(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        loss=lambda model, x: model(x).float().square().mean(),
+        policy="bf16",
+        check_weight=False,
+    )
+    found = inspect(update, [[torch.ones(2, 2)]], attempts=1, after=0)
+    assert found.of("0", "activations").spread.elements == 6
+    assert any("ran uncompiled" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"attempts": 0}, "0 attempts are to be inspected"),
+        ({"attempts": 3, "after": 1}, "3 attempts are to be inspected, with 1 before"),
+        ({"windows": [[1]]}, "a task brings its own windows"),
+        ({"scale": LossScale.static(1000.0)}, "no power of two"),
+    ],
+)
+def test_what_cannot_be_inspected_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        inspect(Logistic(), **given)
+
+
+def test_an_update_needs_windows_and_a_task_a_name() -> None:
+    update, _ = pulled(1.0, count=4)
+    with pytest.raises(UsageError, match="inspected on windows"):
+        inspect(update)
+    with pytest.raises(TaskError, match="no task is called"):
+        inspect("nothing")
+
+
+def test_an_exception_of_the_loss_leaves_all_as_it_was() -> None:
+    update, windows = odd()
+    before = copy.deepcopy(state(update))
+    calls = []
+
+    def loss(model: Any, microbatch: Tensor) -> Tensor:
+        calls.append(1)
+        if len(calls) > 9:
+            raise RuntimeError("enough")
+        result: Tensor = model(microbatch).float().square().mean()
+        return result
+
+    object.__setattr__(update.plan, "loss", loss)
+    with pytest.raises(RuntimeError, match="enough"):
+        inspect(update, windows, attempts=3, after=2)
+    assert all(torch.equal(one, other) for one, other in zip(before, state(update), strict=True))
+    assert all(not module._forward_hooks for module in update.model.modules())
