@@ -13,7 +13,6 @@ from truestep.cli import main
 from truestep.engine.scale import LossScale
 from truestep.inspection.inspect import inspect
 
-
 MADE = samples.inspection()
 
 
