@@ -92,17 +92,17 @@ class Geometry:
         """How many gradients are combined."""
         return int(self.products.shape[1])
 
-    @property
+    @cached_property
     def gram(self) -> Vector:
         """The products over all parameters."""
         return np.asarray(self.products.sum(axis=0))
 
-    @property
+    @cached_property
     def lengths(self) -> Vector:
         """The norm of each microbatch's gradient."""
         return np.asarray(np.sqrt(np.diag(self.gram)))
 
-    @property
+    @cached_property
     def arrived(self) -> float:
         """The norm of what arrived."""
         return math.sqrt(float(self.squares.sum()))

@@ -11,7 +11,7 @@ import torch
 from truestep.engine.clip import ClipNorm, ClipValue
 from truestep.pages.words import counted, listing, significant
 from truestep.verification.accounts import accounts
-from truestep.verification.coefficients import LOST, Geometry, geometry
+from truestep.verification.coefficients import Geometry, geometry
 from truestep.verification.evidence import Evidence
 from truestep.verification.measured import measured
 from truestep.verification.setting import Account, Setting
@@ -147,18 +147,21 @@ def _nothing_came(evidence: Evidence, missing: list[str], count: int, rest: Read
 
 
 def _of_some(setting: Setting) -> Reading | None:
-    """One mistake that accounts for all parameters of which the right combination does not."""
-    off, mixed = list[str](), list[str]()
-    for name in setting.whole.names:
-        alone = setting.whole.over([name])
-        if alone.arrived > 0 and not alone.fits(setting.expected):
-            (off if alone.nearest.residual < LOST else mixed).append(name)
-    if not off or len(off) == len(setting.whole.names):
-        return None
-    reading = _of(replace(setting, gradients=setting.whole.over(off)))
+    """The mistake that accounts for most of the parameters of which the right combination does not, if not for all."""
+    names = setting.whole.names
+    alone = {name: replace(setting, gradients=setting.whole.over([name])) for name in names}
+    wrong = [name for name in names if alone[name].gradients.arrived > 0 and not alone[name].gradients.fits(setting.expected)]
+    alike = dict[str, list[str]]()
+    for name in wrong:
+        each = _of(alone[name])
+        if each is not None and each.kind not in WITHOUT_CAUSE:
+            alike.setdefault(each.kind, []).append(name)
+    off = max(alike.values(), key=len, default=[])
+    reading = _of(replace(setting, gradients=setting.whole.over(off))) if off and len(off) < len(names) else None
     if reading is None:
         return None
-    words = f"of {_some(off, len(setting.whole.names))}: {reading.sentence}"
+    mixed = [name for name in wrong if name not in off]
+    words = f"of {_some(off, len(names))}: {reading.sentence}"
     if reading.kind == "unscale-twice" and mixed:  # what both losses reach holds parts of either size
         return replace(
             reading,

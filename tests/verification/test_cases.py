@@ -1,0 +1,72 @@
+"""A loop with one mistake fails its verification and is told which; its repaired twin passes. Then what no weight repairs."""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.verification.cases.loops import Loop, network, pairs, squares
+from tests.verification.cases.orders import ORDERS
+from tests.verification.cases.weights import WEIGHTS
+from truestep.verification.verify import verify
+
+CASES = [pytest.param(case, id=case.__name__) for case in ORDERS + WEIGHTS]
+
+
+def verification(case):
+    return verify(case.step, case.loop.windows, **case.loop.verified)
+
+
+@pytest.mark.parametrize("make", CASES)
+def test_a_mistake_is_named(make):
+    case = make(True)
+    result = verification(case)
+    assert not result.passed
+    assert result.reading is not None, result
+    assert result.reading.kind == case.kind, result
+    if case.factor is not None:
+        assert result.reading.factor == pytest.approx(case.factor)
+    assert result.reading.sentence in str(result)
+    assert result.coupling is None
+
+
+@pytest.mark.parametrize("make", CASES)
+def test_its_repaired_twin_passes(make):
+    result = verification(make(False))
+    assert result.passed, result
+    assert result.reading is None
+    assert result.coupling is None
+
+
+def accumulated(loop):
+    def step(window):
+        loop.optimizer.zero_grad()
+        for microbatch in window:
+            loop.backward(loop.forward(microbatch) / len(window))
+        loop.finish()
+
+    return verify(step, loop.windows, **loop.verified)
+
+
+@pytest.mark.parametrize(
+    ("layer", "kind"), [(nn.BatchNorm1d(8), "batch-norm"), (nn.Dropout(0.5), "dropout")], ids=["BatchNorm", "Dropout"]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_layer_that_couples_the_examples_is_named_with_its_place(layer, kind, dtype):
+    result = accumulated(
+        Loop(network(nn.Tanh(), layer, nn.Dropout(0.1) if kind == "dropout" else nn.Tanh()), pairs(), squares, dtype=dtype)
+    )
+    assert not result.passed
+    assert result.reading is None, result
+    assert (result.coupling.module, result.coupling.kind) == ("2", kind)
+
+
+def test_a_contrastive_loss_is_named():
+    def contrastive(model, microbatch):
+        x, y = microbatch
+        rows = nn.functional.normalize(model(x).float(), dim=1) @ nn.functional.normalize(y, dim=1).T
+        return nn.functional.cross_entropy(rows / 0.2, torch.arange(len(x)))
+
+    result = accumulated(Loop(network(), pairs(), contrastive, dtype=torch.bfloat16))
+    assert not result.passed
+    assert result.reading is None, result
+    assert (result.coupling.module, result.coupling.kind) == (None, "loss")
