@@ -24,7 +24,7 @@ class Candidate:
     Candidate(policy='fp16', scale='static:1024', accumulate=8, clip=None, clock=None, underflow=None, fault=None, \
 optimizer=(), again=False)
     >>> str(Candidate.parse("fp16 optimizer.betas=0.9,0.95 accumulate=8 lr=1e-2 scale=static:1024.0"))
-    'fp16 scale=static:1024 accumulate=8 lr=0.01 optimizer.betas=0.9,0.95'
+    'fp16 scale=static:1024 accumulate=8 optimizer.betas=0.9,0.95 lr=0.01'
     """
 
     policy: str

@@ -1,0 +1,154 @@
+"""What a comparison is declared to fail by (`--fail-if`), for continuous integration: parsed, then judged. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from truestep.compare.against import Against
+from truestep.compare.standing import Standing
+from truestep.errors import ProtocolError
+from truestep.stats import Bound
+
+FORMS = ("quality", "quality=inferior", "examples", "examples=inferior", "skip-rate>1%", "time>1.1x", "reach<100%")
+"""One of each kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One condition; it is held against each candidate, and holds where it is met.
+
+    quality            a candidate has not been shown non-inferior in final quality: inferior, or undecided
+    quality=inferior   a candidate has been shown inferior in final quality
+    examples, examples=inferior   the same of the examples to the target
+    skip-rate>1%       more than this share of a candidate's attempts was skipped; the baseline's too
+    time>1.1x          a candidate took more than so many times the baseline's seconds to the target: the geometric mean over the
+                       seeds, times cut at the budget, and beyond the noise floor where that was measured
+    reach<100%         fewer than this share of a candidate's runs reached the target; the baseline's too
+
+    >>> str(Condition.parse(" skip-rate > 1 % ")), Condition.parse("time>1.25x").limit
+    ('skip-rate>1%', 1.25)
+    """
+
+    kind: str
+    """"quality", "examples", "skip-rate", "time" or "reach"."""
+    limit: float | None = None
+    """A percentage, or a ratio of times; None for "quality" and "examples", whose margins the protocol declares."""
+    shown: bool = False
+    """Of "quality" and "examples": whether inferiority has to be shown."""
+
+    @staticmethod
+    def parse(text: str) -> Condition:
+        """The condition that `text` writes; ProtocolError, with the forms that there are, for any other."""
+        word = re.sub(r"\s", "", text)
+        if found := re.fullmatch(r"(quality|examples)(=inferior)?", word):
+            return Condition(kind=found[1], shown=found[2] is not None)
+        found = re.fullmatch(r"(skip-rate)>([\d.]+)%|(time)>([\d.]+)x|(reach)<([\d.]+)%", word)
+        kind, number = (part for part in found.groups() if part is not None) if found else ("", "")
+        try:
+            limit = float(number)
+        except ValueError:
+            limit = math.nan
+        least, most = {"time": (1e-9, 1e9), "reach": (1e-9, 100.0)}.get(kind, (0.0, 100.0))
+        if not least <= limit <= most:
+            hint = f"write one of these forms: {', '.join(FORMS)}"
+            raise ProtocolError(f"--fail-if {text!r} is no condition", hint=hint, condition=text)
+        return Condition(kind=kind, limit=limit)
+
+    def __str__(self) -> str:
+        """The condition in one writing: equal conditions write alike."""
+        if self.limit is None:
+            return f"{self.kind}=inferior" if self.shown else self.kind
+        number = repr(float(self.limit)).removesuffix(".0")
+        return f"time>{number}x" if self.kind == "time" else f"{self.kind}{'<' if self.kind == 'reach' else '>'}{number}%"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What became of one condition for one candidate."""
+
+    condition: str
+    candidate: str
+    holds: bool | None
+    """None: it cannot be told."""
+    text: str
+    """What was found, with its numbers."""
+
+
+def conditions_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """Each condition once, in its one writing, of texts that hold one or several parted by commas; the order is kept.
+
+    >>> conditions_of(["quality, skip-rate>1%", "reach<100.0%", "quality"])
+    ('quality', 'skip-rate>1%', 'reach<100%')
+    """
+    words = [word for text in texts for word in text.split(",")]
+    return tuple(dict.fromkeys(str(Condition.parse(word)) for word in words))
+
+
+def judged(
+    conditions: Sequence[str], rows: Iterable[tuple[Standing, Against | None]], *, noise_floor: float | None
+) -> tuple[Judgement, ...]:
+    """Every condition of every candidate that it is about: never the baseline's second run, and the baseline where it can."""
+    found, held = [], list(rows)
+    for text in conditions:
+        condition = Condition.parse(text)
+        for one, against in held:
+            if one.again or (one.baseline and condition.kind not in ("skip-rate", "reach")):
+                continue
+            holds, why = _found(condition, one, against, noise_floor)
+            found.append(Judgement(condition=text, candidate=one.candidate, holds=holds, text=why))
+    return tuple(found)
+
+
+def failed_by(judgements: Iterable[Judgement]) -> list[str]:
+    """A line for each judgement that holds or cannot be told, those that hold first; nothing where all is well."""
+    ordered = sorted((one for one in judgements if one.holds is not False), key=lambda one: one.holds is None)
+    said = {True: "Failed", None: "Not judged"}
+    return [f"{said[one.holds]}: --fail-if {one.condition}: {one.candidate}, {one.text}" for one in ordered]
+
+
+def _found(condition: Condition, one: Standing, against: Against | None, noise_floor: float | None) -> tuple[bool | None, str]:
+    limit = condition.limit or 0.0
+    if condition.kind == "skip-rate":
+        if one.skip_rate is None:
+            return None, "no attempt was made"
+        return 100 * one.skip_rate > limit, f"{one.skipped} of {one.attempts} attempts skipped ({one.skip_rate:.3%})"
+    if condition.kind == "reach":
+        return 100 * one.reached < limit * one.runs if one.runs else None, f"{one.reached} of {one.runs} runs reached the target"
+    assert against is not None
+    if condition.kind != "time":
+        return _margin(condition, against)
+    if one.emulated:
+        return None, "emulated on this device, so that its seconds say nothing"
+    return _time(against, limit=limit, noise_floor=noise_floor)
+
+
+def _margin(condition: Condition, against: Against) -> tuple[bool, str]:
+    is_quality = condition.kind == "quality"
+    margin, what = (against.quality, "final quality") if is_quality else (against.examples, "examples to the target")
+    said = f"{what} {margin.decision}"
+    if margin.mean is not None:
+        upper = "" if margin.upper is None else f", below {margin.upper:.3g} at 95 %"
+        said += f": mean loss {margin.mean:.3g}{upper}, margin {margin.margin:.3g}, pairs {margin.pairs}"
+    if margin.why is not None:
+        said += f" ({margin.why})"
+    return margin.decision == "inferior" if condition.shown else margin.decision != "non-inferior", said
+
+
+def _time(against: Against, *, limit: float, noise_floor: float | None) -> tuple[bool | None, str]:
+    ratio = against.ratios["seconds"]
+    if ratio is None:
+        return None, "no pair of runs has a time"
+    taken = 1 / ratio.speedup
+    beyond, said = taken > limit, f"{taken:.4g}x the baseline's time"
+    known: dict[Bound | None, tuple[bool | None, str]] = {
+        Bound.UNDIRECTED: (None, f"{said}, of times cut at the budget on both sides"),
+        Bound.AT_MOST: (True if beyond else None, f"at least {said}: cut at the budget"),  # at most so much faster
+        Bound.AT_LEAST: (None if beyond else False, f"at most {said}: the baseline was cut at the budget"),
+        None: (beyond, said),
+    }
+    if ratio.bound is None and beyond and noise_floor is not None and taken <= noise_floor:
+        return False, f"{said}, within the noise floor of {noise_floor:.4g}x"
+    return known[ratio.bound]
