@@ -108,7 +108,13 @@ def _print_formula(found: Formula) -> None:
     """A row for each stage, in bytes for one parameter and together, then the copies for a while."""
     from truestep.footprint.sizes import binary, readable  # noqa: PLC0415
 
-    columns = ["divided", *(name for name in asdict(found.stages[0].per_parameter)), "bytes/parameter", "GB is 10^9", "GiB is 2^30"]
+    columns = [
+        "divided",
+        *(name for name in asdict(found.stages[0].per_parameter)),
+        "bytes/parameter",
+        "GB is 10^9",
+        "GiB is 2^30",
+    ]
     rows = [
         [
             stage.name,

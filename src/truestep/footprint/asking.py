@@ -42,7 +42,7 @@ def memory(
 ) -> Formula: ...
 
 
-def memory(  # noqa: PLR0912 # long: two ways to ask, each argument told once
+def memory(  # long: two ways to ask, each argument told once
     what: Task | str | Update[Any] | None = None,
     window: Sequence[Any] | None = None,
     *,
@@ -109,7 +109,9 @@ def memory(  # noqa: PLR0912 # long: two ways to ask, each argument told once
         raise UsageError("optimizer, shards and shard belong to a number of parameters", hint="give params=..., as in 7.5B")
     if isinstance(what, Update):
         if policy is not None or microbatches is not None or device is not None or scale is not None:
-            raise UsageError("an update has its own policy, device and scale, and a window its microbatches", hint="leave them out")
+            raise UsageError(
+                "an update has its own policy, device and scale, and a window its microbatches", hint="leave them out"
+            )
         return of_update(what, window, measure=measure)
     if what is None:
         raise UsageError("nothing was named", hint="name a task, or give a number of parameters, as in params='7.5B'")

@@ -27,7 +27,7 @@ def attempted(
     It is `update(window)` in the words of a loop of one's own, for between its words lie the phases.
     """
     gc.collect()  # graphs of earlier attempts that hang in circles are not this one's
-    watch = Watch()
+    watch = Watch(update.plan.device)
     _tell(watch, update, window)
 
     def turn(phase: Phase) -> None:
@@ -40,6 +40,8 @@ def attempted(
         if allocator is not None:
             stack.enter_context(allocator)
         stack.enter_context(watch)
+        if update.plan.device.type == "cpu":
+            watch.hold(torch.get_rng_state().nbytes, "temporaries")  # each attempt keeps it, and no operation shows it
         with update.attempt(total=total_of(measures)) as attempt:
             for index, (microbatch, (weight, examples, tokens)) in enumerate(zip(window, measures, strict=True)):
                 watch.microbatch = index

@@ -57,7 +57,13 @@ class Footprint:
 
     def record(self) -> dict[str, Any]:
         """Everything as plain values."""
-        return {"schema": 1, "kind": "footprint", **asdict(self), "peak_bytes": self.peak_bytes, "relative_error": self.relative_error}
+        return {
+            "schema": 1,
+            "kind": "footprint",
+            **asdict(self),
+            "peak_bytes": self.peak_bytes,
+            "relative_error": self.relative_error,
+        }
 
     def __str__(self) -> str:
         """The report as plain text."""

@@ -11,7 +11,7 @@ from truestep.engine.policy import Policy
 from truestep.engine.pure import Pure
 from truestep.errors import UsageError
 from truestep.footprint.optimizers import OptimizerBytes, optimizer_bytes
-from truestep.footprint.sizes import both, parameters_of, readable
+from truestep.footprint.sizes import both, parameters_of
 
 Shard = Literal["states", "gradients", "parameters"]
 SHARDS: tuple[Shard, ...] = get_args(Shard)

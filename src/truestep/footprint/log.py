@@ -34,6 +34,9 @@ class Categories:
     temporaries: int = 0
     """All else: values that no backward needs, gradients of activations, copies in the finite check and the step."""
 
+    workspaces: int = 0
+    """Inside of kernels: by rule in a prediction. In a measurement only the allocator knows them, and nobody's kind."""
+
     @property
     def total(self) -> int:
         """All of them."""

@@ -53,7 +53,9 @@ def of_task(task: Task, settings: Settings, window: Sequence[Any] | None, *, see
             own = split(plan.microbatches) if window is None else list(window)
             other = 1 if plan.microbatches > 1 else min(OTHER_SPLIT, plan.batch)
             splits = {other: split(other)} if window is None and other != plan.microbatches else {}
-            return _footprint(setup.update, own, splits, subject=task.name, measured_on=(lambda: setup.update) if measure else None)
+            return _footprint(
+                setup.update, own, splits, subject=task.name, measured_on=(lambda: setup.update) if measure else None
+            )
 
 
 def of_update(update: Update[Any], window: Sequence[Any] | None, *, measure: bool) -> Footprint:

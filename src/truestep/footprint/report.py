@@ -24,6 +24,7 @@ _NAMES = {
     "buffers": "buffers",
     "batch": "the batch",
     "temporaries": "all else, for a while",
+    "workspaces": "workspaces inside of kernels",
 }
 
 
@@ -45,6 +46,8 @@ def rows(footprint: Footprint) -> list[tuple[str, ...]]:
     lines = []
     for kind in CATEGORIES:
         sizes = [None if side is None else getattr(side.each, kind) for side in (predicted, measured)]
+        if kind == "workspaces" and measured is not None:
+            sizes[1] = peak[kind] = _inside(_higher(measured))
         if any(sizes) or peak[kind]:
             own = next(size for size in reversed(sizes) if size is not None)
             each = f"{own / footprint.parameters:.3g}" if kind not in ("buffers", "batch") else ""
@@ -68,7 +71,9 @@ def text(footprint: Footprint) -> str:
     table = [COLUMNS, *rows(footprint)]
     widths = [max(len(row[place]) for row in table) for place in range(len(COLUMNS))]
     lines = [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]).rstrip()
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        ).rstrip()
         for row in table
     ]
     return "\n".join([title(footprint), *lines, *sentences(footprint)])
@@ -97,7 +102,9 @@ def _when(footprint: Footprint) -> Iterator[str]:
     """When the peak comes, by both accounts, and what first and later attempts differ by."""
     sides = [("measured", footprint.measured), ("predicted", footprint.predicted)]
     told = [
-        f"{word} {both(side.peak_bytes)} in the {_higher(side).peak_phase} of {_which(side)}" for word, side in sides if side is not None
+        f"{word} {both(side.peak_bytes)} in the {_higher(side).peak_phase} of {_which(side)}"
+        for word, side in sides
+        if side is not None
     ]
     yield f"Peak: {'; '.join(told)}."
     side = footprint.measured or footprint.predicted
@@ -116,8 +123,10 @@ def _when(footprint: Footprint) -> Iterator[str]:
 
 
 def _which(side: Attempts) -> str:
-    return "every attempt" if side.first.peak_bytes == side.later.peak_bytes else (
-        "the first attempt" if _higher(side) is side.first else "a later attempt"
+    return (
+        "every attempt"
+        if side.first.peak_bytes == side.later.peak_bytes
+        else ("the first attempt" if _higher(side) is side.first else "a later attempt")
     )
 
 
@@ -137,13 +146,21 @@ def _reasons(ours: Account, theirs: Attempted) -> str:
     apart = [
         f"{_NAMES[kind]} {getattr(live.each, kind) - getattr(ours.each, kind):+,} B"
         for kind in CATEGORIES
-        if getattr(live.each, kind) != getattr(ours.each, kind)
+        if kind != "workspaces" and getattr(live.each, kind) != getattr(ours.each, kind)
     ]
     words = "category by category they agree to the byte" if not apart else f"measured less predicted, {', '.join(apart)}"
     if theirs.allocated_bytes is None:
         return words
-    inside = theirs.allocated_bytes - live.peak_bytes
-    return f"{words}; the allocator counts {inside:+,} B beside the live tensors, which are workspaces inside of kernels"
+    if ours.each.workspaces:
+        apart_by = f", and {ours.each.workspaces:,} B at the most by rule"
+    else:
+        apart_by = ""
+    return f"{words}; workspaces inside of kernels take {_inside(theirs):,} B by the allocator at its peak{apart_by}"
+
+
+def _inside(theirs: Attempted) -> int:
+    """What the allocator counts at its peak beyond live tensors at theirs; a few bytes less than nothing are nothing."""
+    return 0 if theirs.allocated_bytes is None else max(0, theirs.allocated_bytes - theirs.account.peak_bytes)
 
 
 def _beside(footprint: Footprint) -> Iterator[str]:
@@ -155,12 +172,14 @@ def _beside(footprint: Footprint) -> Iterator[str]:
         if other.policy != footprint.policy:
             yield from _policy(footprint, other)
         else:
-            yield (
-                f"In {_split(other.microbatches)}: activations {readable(other.each.activations)} "
-                f"in place of {readable(own.activations)}, gradients {readable(other.each.gradients)} ({readable(own.gradients)}), "
-                f"gradients in float32 {readable(other.each.accumulators)} ({readable(own.accumulators)}), "
-                f"peak {readable(other.peak_bytes)} ({readable(peak)})."
+            kinds = ("activations", "gradients", "accumulators")
+            changes = [f"{_NAMES[kind]} {readable(getattr(other.each, kind))} ({readable(getattr(own, kind))})" for kind in kinds]
+            shown = ", ".join(
+                change for kind, change in zip(kinds, changes, strict=True) if getattr(other.each, kind) or getattr(own, kind)
             )
+            yield f"In {_split(other.microbatches)} ({footprint.microbatches}): {shown}, peak {readable(other.peak_bytes)} ({readable(peak)})."
+        if other.policy == footprint.policy and footprint.microbatches == 1:
+            yield "Microbatches divide activations; gradients are as large in any split, and narrow ones are then summed in float32."
 
 
 def _policy(footprint: Footprint, other: Beside) -> Iterator[str]:

@@ -24,7 +24,9 @@ def parameters_of(asked: float | str) -> int:
     if number is None or not math.isfinite(number):
         raise UsageError(f"{asked!r} is no number of parameters", hint="write 7.5e9, 7.5B, 350M or 125000", asked=str(asked))
     if number <= 0:
-        raise UsageError(f"a model of {asked} parameters takes no memory", hint="give 1 or more: 7.5e9, 7.5B, 350M", asked=str(asked))
+        raise UsageError(
+            f"a model of {asked} parameters takes no memory", hint="give 1 or more: 7.5e9, 7.5B, 350M", asked=str(asked)
+        )
     if abs(number - round(number)) > 1e-9 * number:
         raise UsageError(f"{asked} parameters are no whole number", hint="write 7.5e9, 7.5B or 350M", asked=str(asked))
     return round(number)

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from truestep.footprint.log import Account, Event, Phase, account
+from truestep.footprint.workspaces import workspace_bytes
 
 _READS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default)
 
@@ -29,8 +30,9 @@ class Watch(TorchDispatchMode):
     and no flag were set, and is a DataDependentError in a forward.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
         super().__init__()
+        self._device = device
         self.events: list[Event] = []
         self.kinds: dict[int, str] = {}
         self.phase: Phase = "forward"
@@ -42,7 +44,7 @@ class Watch(TorchDispatchMode):
 
     def know(self, tensors: Iterable[Tensor], kind: str) -> None:
         """Say what the storages of `tensors` are for; the first word stands. New ones are counted from now on."""
-        for storage in _storages(tensors):
+        for storage in self._storages(tensors):
             if storage._cdata not in self._live:
                 self._note(storage)
             number = self._live[storage._cdata]
@@ -51,7 +53,7 @@ class Watch(TorchDispatchMode):
 
     def save(self, tensor: Tensor) -> Tensor:
         """The hook of what autograd saves: an activation, unless it is known as something else."""
-        for storage in _storages([tensor]):
+        for storage in self._storages([tensor]):
             number = self._live.get(storage._cdata)
             if number is None:
                 continue
@@ -73,16 +75,36 @@ class Watch(TorchDispatchMode):
         if func in _READS and isinstance(args[0], FakeTensor):
             return self._read(func, args[0])
         made_before = func is torch.ops.aten.lift_fresh.default  # torch.tensor(...) is seen here for the first time
-        for storage in () if made_before else _storages(tree_leaves((args, kwargs))):
+        for storage in () if made_before else self._storages(tree_leaves((args, kwargs))):
             if storage._cdata not in self._live:
                 self._follow(storage, None)
         out = func(*args, **(kwargs or {}))
-        for storage in _storages(tree_leaves(out)):
+        for storage in self._storages(tree_leaves(out)):
             if storage._cdata not in self._live:
                 self._note(storage)
+        if any(issubclass(kind, FakeTensor) for kind in types) and (inside := workspace_bytes(func, args, out)):
+            self.hold(inside, "workspaces", at_once=True)
         if func is torch.ops.aten._to_copy.default and self.phase == "forward" and self._is_weight(args[0]):
             self.know([out], "low_copies")
         return out
+
+    def hold(self, size: int, kind: str, *, at_once: bool = False) -> None:
+        """Bytes that no operation shows: from now to the end, or gone at once."""
+        number, self._next = self._next, self._next + 1
+        self.kinds[number] = kind
+        self.events.append(Event(number, size, self.phase, self.microbatch))
+        if at_once:
+            self.events.append(Event(number, -size, self.phase, self.microbatch))
+
+    def _storages(self, leaves: Iterable[Any]) -> Iterator[torch.UntypedStorage]:
+        """Of every tensor of the device among `leaves`; of a sparse one, those of its indices and values."""
+        for leaf in leaves:
+            if not isinstance(leaf, Tensor) or leaf.device.type != self._device.type:
+                continue
+            if leaf.layout is torch.strided:
+                yield leaf.untyped_storage()
+            elif leaf.layout is torch.sparse_coo:
+                yield from (leaf._indices().untyped_storage(), leaf._values().untyped_storage())
 
     def _read(self, func: Any, value: Tensor) -> Any:
         if self.phase == "forward":
@@ -121,14 +143,3 @@ def _gone(watch: Watch) -> Callable[[int, int], None]:
             alive._free(key, size)
 
     return gone
-
-
-def _storages(leaves: Iterable[Any]) -> Iterator[torch.UntypedStorage]:
-    """Of every tensor among `leaves`; of a sparse one, those of its indices and values."""
-    for leaf in leaves:
-        if not isinstance(leaf, Tensor):
-            continue
-        if leaf.layout is torch.strided:
-            yield leaf.untyped_storage()
-        elif leaf.layout is torch.sparse_coo:
-            yield from (leaf._indices().untyped_storage(), leaf._values().untyped_storage())

@@ -1,0 +1,51 @@
+"""Prints predicted beside measured memory for unlike models, policies, splits and optimizers: python benchmarks/memory_prediction.py.
+
+Peaks are the higher of a first and a later attempt; measured is torch's allocator, workspaces inside of kernels included.
+`exact` says whether weights, gradients and optimizer state agree to the byte.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.footprint.models import MODELS, OPTIMIZERS, update_of, window_of
+from truestep.footprint import Footprint, memory
+
+POLICIES = ("fp32", "bf16", "bf16-master", "bf16-pure")
+EXACT = ("weights", "gradients", "masters", "moments", "accumulators")
+
+
+def show(name: str, found: Footprint, optimizer: str) -> float:
+    """One row; the relative error."""
+    assert found.predicted is not None, found.not_predicted
+    assert found.measured is not None
+    exact = all(getattr(found.predicted.each, kind) == getattr(found.measured.each, kind) for kind in EXACT)
+    error = found.predicted.peak_bytes / found.measured.peak_bytes - 1
+    print(
+        f"{name:14} {found.policy:12} {found.microbatches:3} {optimizer:21} {found.predicted.peak_bytes:12,} "
+        f"{found.measured.peak_bytes:12,} {error:+8.2%}  {'yes' if exact else 'NO'}",
+        flush=True,
+    )
+    return abs(error)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print(f"{'what':14} {'policy':12} {'mb':>3} {'optimizer':21} {'predicted':>12} {'measured':>12} {'error':>8}  exact")
+    errors = [
+        show(name, memory(update_of(name, policy, optimizer), window_of(name, microbatches)), optimizer)
+        for name in MODELS
+        for policy in POLICIES
+        for microbatches in (1, 4)
+        for optimizer in OPTIMIZERS
+    ]
+    for name in ("bytes-lm", "digits-conv", "digits"):
+        for policy in POLICIES:
+            for microbatches in (1, 4):
+                found = memory(name, policy=policy, microbatches=microbatches, device="cpu")
+                errors.append(show(name, found, found.optimizer))
+    print(f"{len(errors)} rows; greatest error {max(errors):.2%}, mean {sum(errors) / len(errors):.2%}")
