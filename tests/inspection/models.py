@@ -23,7 +23,9 @@ class Pulled(nn.Module):
         return (self.layer(inputs).float() * pull).sum()
 
 
-def pulled(sigma: float, *, policy: str = "fp16", scale: LossScale | None = None, count: int = 64) -> tuple[Update[Any], list[Any]]:
+def pulled(
+    sigma: float, *, policy: str = "fp16", scale: LossScale | None = None, count: int = 64
+) -> tuple[Update[Any], list[Any]]:
     """An update whose activation gradients are N(0, sigma) by construction, count^2 of them, and its window."""
     torch.manual_seed(0)
     model = Pulled(count)

@@ -53,7 +53,9 @@ def test_empty_scalar_zero_and_infinite_tensors_are_counted(tensor: torch.Tensor
 
 
 def test_sparse_and_complex_gradients_are_counted_by_their_elements() -> None:
-    sparse = torch.sparse_coo_tensor(torch.tensor([[1, 1]]), torch.tensor([[1.0, 2.0], [1.0, -2.0]]), (4, 2), check_invariants=True)
+    sparse = torch.sparse_coo_tensor(
+        torch.tensor([[1, 1]]), torch.tensor([[1.0, 2.0], [1.0, -2.0]]), (4, 2), check_invariants=True
+    )
     assert elements(sparse).tolist() == [[2.0, 0.0]]
     assert elements(torch.tensor([1 + 2j])).tolist() == [[1.0, 2.0]]
 

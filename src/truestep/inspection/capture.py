@@ -114,7 +114,7 @@ class Capture:
             self.take(self.row(name, module, "activations"), path, each)
             if each.requires_grad:
                 row = self.row(name, module, "activation gradients")
-                _hook(each, partial(self._gradient, row, path))
+                _hook(_written(each, inputs), partial(self._gradient, row, path))
 
     def _gradient(self, row: Row, source: str, gradient: Tensor) -> None:
         if self.take is not None:
@@ -136,6 +136,18 @@ class Capture:
                 home = own.get(name, parameter)
                 self.step(self.parameter_row(home, "gradients at the optimizer"), id(home), gradient)
                 self.stepped[name] = elements(gradient) != 0 if gradient.layout is torch.strided else torch.empty(0)
+
+
+def _written(output: Tensor, inputs: Any) -> Tensor:
+    """The tensor that a layer wrote: what its output is a view of, as a linear layer's of three dimensions is.
+
+    A hook on a view is lost where somebody changes the view in place afterwards, as ReLU(inplace=True) does; one on its base is not.
+    """
+    base = output._base
+    if base is None or base.numel() != output.numel() or not base.requires_grad:
+        return output
+    given = (each for _, each in leaves(inputs) if isinstance(each, Tensor))
+    return output if any(each is base or each._base is base for each in given) else base
 
 
 def _hook(tensor: Tensor, take: Callable[[Tensor], None]) -> Any:

@@ -21,8 +21,8 @@ from truestep.inspection.spread import NO_LOSSES, Losses, Spread
 class Row:
     """The float32 numbers, counted by the scale that they would have had; and what low precision made of the same tensors.
 
-    The tensors of one source (a parameter, an output of a layer) come in one order in float32 and in low precision, so that the first
-    is held against the first.
+    The tensors of one source (a parameter, an output of a layer) come in one order in float32 and in low precision, so that the
+    first is held against the first.
     """
 
     def __init__(self, layer: str, module: str, kind: Kind) -> None:
