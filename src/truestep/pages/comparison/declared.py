@@ -31,19 +31,19 @@ def environments(comparison: Comparison) -> tuple[tuple[str, Fields], ...]:
 
 
 def _fields(values: Mapping[str, Any]) -> Fields:
-    return tuple((name.replace("_", " "), _words(value)) for name, value in values.items())
+    return tuple((name.replace("_", " "), in_words(value)) for name, value in values.items())
 
 
-def _words(value: Any) -> str:
+def in_words(value: Any) -> str:
     """A JSON value in words.
 
-    >>> _words(None), _words(["fp32", "fp16"]), _words({"train": 1197}), _words(0.05)
+    >>> in_words(None), in_words(["fp32", "fp16"]), in_words({"train": 1197}), in_words(0.05)
     ('none', 'fp32, fp16', 'train: 1197', '0.05')
     """
     if value is None:
         return "none"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_words(inner)}" for key, inner in value.items())
+        return ", ".join(f"{key}: {in_words(inner)}" for key, inner in value.items())
     if isinstance(value, list):
-        return ", ".join(map(_words, value))
+        return ", ".join(map(in_words, value))
     return str(value)

@@ -38,17 +38,18 @@ def results(comparison: Comparison) -> Table:
 def _row(one: Standing) -> tuple[Cell, ...]:
     return (
         Cell(words=one["candidate"], below=tuple(Cell(words=tag) for tag in tags(dict(one)))),
-        _reach(one),
-        _estimate(one["estimates"]["seconds"], seconds),
-        _estimate(one["estimates"]["examples"], lambda value: count(round(value))),
+        reach_cell(one),
+        estimate_cell(one["estimates"]["seconds"], seconds),
+        estimate_cell(one["estimates"]["examples"], lambda value: count(round(value))),
         _speedup(one, "seconds"),
         _speedup(one, "examples"),
-        _quality(one),
-        _skips(one),
+        quality_cell(one),
+        skips_cell(one),
     )
 
 
-def _reach(one: Standing) -> Cell:
+def reach_cell(one: Standing) -> Cell:
+    """How many runs reached the target; below it how the others ended, and the rate's interval."""
     if one["reach"] is None:
         return Cell(words="not run")
     low, high = one["reach"]["low"], one["reach"]["high"]
@@ -57,7 +58,8 @@ def _reach(one: Standing) -> Cell:
     return Cell(words=f"{one['reached']} of {one['runs']}", value=one["reached"], below=(*failures, rate))
 
 
-def _estimate(estimate: Mapping[str, Any] | None, words: Words) -> Cell:
+def estimate_cell(estimate: Mapping[str, Any] | None, words: Words) -> Cell:
+    """The restricted mean by one clock; below it interval, expected time with restarts and median."""
     if estimate is None:
         return Cell(words=NOT_MEASURED)
     below = [_between(estimate["interval"], words)]
@@ -101,7 +103,8 @@ def _times(ratio: Mapping[str, Any]) -> Cell:
     return Cell(words=words, value=None if words == NEITHER else ratio["speedup"])
 
 
-def _quality(one: Standing) -> Cell:
+def quality_cell(one: Standing) -> Cell:
+    """The mean final quality on the test split, with its interval."""
     if one["quality"] is None:
         return Cell(words=NOT_MEASURED)
     below = [_between(one["quality_interval"], lambda value: significant(value, 4))]
@@ -110,7 +113,7 @@ def _quality(one: Standing) -> Cell:
     return Cell(words=significant(one["quality"], 4), value=one["quality"], below=tuple(below))
 
 
-def _skips(one: Standing) -> Cell:
+def skips_cell(one: Standing) -> Cell:
     """The skip rate and the throughput, never one without the other."""
     rate, throughput = one["skip_rate"], one["examples_per_second"]
     speed = NOT_MEASURED if throughput is None else f"{significant(throughput)} examples/s"
