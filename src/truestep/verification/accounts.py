@@ -18,6 +18,7 @@ def accounts(setting: Setting) -> Iterator[Account]:
     """Every mistake that could be told from a right update under this setting, most telling first."""
     yield from cut_short(setting)
     yield from _division(setting)
+    yield from _sums(setting)
     yield from _scaling(setting)
     yield from _microbatches(setting)
     yield from clipping(setting)
@@ -76,6 +77,10 @@ def _division(s: Setting) -> Iterator[Account]:
             fix="divide once, at the loss or after the window",
             rule="accumulation-weight",
         )
+
+
+def _sums(s: Setting) -> Iterator[Account]:
+    n = s.count
     if not math.isclose(s.total, 1.0):
         yield Account(
             kind="not-divided",
