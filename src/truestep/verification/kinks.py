@@ -70,7 +70,7 @@ def _from_zero(x: Tensor, *_: Any) -> Tensor:
 
 
 def _from_minimum(x: Tensor, minimum: Any, *_: Any) -> Tensor:
-    return x - minimum
+    return torch.sub(x, minimum)
 
 
 def _between(one: Tensor, other: Tensor) -> Tensor:
