@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from fractions import Fraction
@@ -53,7 +54,7 @@ def test_losses_are_the_reference_roundings_at_every_edge(name: str) -> None:
 def test_losses_are_the_reference_roundings_for_every_number_and_every_middle(name: str) -> None:
     stored = FORMATS[name]
     numbers = sorted({abs(stored.decode(code)) for code in range(1 << stored.bits) if math.isfinite(stored.decode(code))})
-    middles = [(low + high) / 2 for low, high in zip(numbers, numbers[1:], strict=False)]
+    middles = [(low + high) / 2 for low, high in itertools.pairwise(numbers)]
     for number in [*numbers[1:], *middles]:
         assert Spread.of([number]).losses(stored) == rounded(stored, Fraction(number)), number
 

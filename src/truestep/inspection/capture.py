@@ -141,7 +141,8 @@ class Capture:
 def _written(output: Tensor, inputs: Any) -> Tensor:
     """The tensor that a layer wrote: what its output is a view of, as a linear layer's of three dimensions is.
 
-    A hook on a view is lost where somebody changes the view in place afterwards, as ReLU(inplace=True) does; one on its base is not.
+    A hook on a view is lost where somebody changes the view in place afterwards, as ReLU(inplace=True) does; one on its base
+    is not.
     """
     base = output._base
     if base is None or base.numel() != output.numel() or not base.requires_grad:

@@ -14,6 +14,8 @@ from torch import Tensor
 from truestep.formats import BLOCKS, FORMATS
 from truestep.inspection.spread import BOUNDS, Losses, Spread, overflow_bound, split
 
+AT_ONCE = 1 << 16
+"""Elements whose bits are worked on together: what the processor's caches hold."""
 BLOCK = 32
 """Elements of an MX block."""
 PER_TENSOR = ("e4m3fn", "e5m2")
@@ -76,24 +78,40 @@ class Counting:
     def add(self, tensor: Tensor) -> None:
         """Count every element of a tensor of any floating-point format."""
         self.tensors += 1
-        layout, bits = _bits(tensor)
-        if not bits.numel():
+        if not tensor.numel():
             return
-        keys = _keys(bits, layout)
-        rows = _binned(keys, layout)
+        flat = tensor.detach().reshape(-1, tensor.shape[-1] if tensor.dim() else 1)
+        parts = [_bits(part) for part in torch.split(flat, max(1, AT_ONCE // flat.shape[1]))]
+        layout = parts[0][0]
+        rows, blocks, ends = self._counted(parts)
         if layout is _SINGLE and rows[0].sum() > rows[0, _ZERO]:  # subnormal: float64 holds them with all their bits
-            layout, bits = _DOUBLE, tensor.detach().double().view(torch.int64).bitwise_and_(_DOUBLE.magnitude)
-            keys = _keys(bits, layout)
-            rows = _binned(keys, layout)
+            layout = _DOUBLE
+            rows, blocks, ends = self._counted([_bits(flat.double())])
         self._gain(layout, "plain", rows)
-        self._gain(layout, "block", _binned(_relative(keys, bits, layout), layout))
-        finite = bits if not rows[-1].any() else bits[bits < layout.infinity]
-        largest = int(finite.max()) if finite.numel() else 0
+        self._gain(layout, "block", blocks)
+        largest = max((high for _, high in ends), default=0)
         if largest:
-            smallest = int((finite - 1).bitwise_and_(layout.magnitude).min()) + 1  # a 0 becomes the largest of all
+            smallest = min(low for low, _ in ends)
             self._ends.append((_float(smallest, layout), _float(largest, layout)))
             for name in PER_TENSOR:
                 self._gain(layout, name, _shifted(rows, _tensor_shift(largest, name, layout)))
+
+    @staticmethod
+    def _counted(parts: list[tuple[_Layout, Tensor]]) -> tuple[Rows, Rows, list[tuple[int, int]]]:
+        """Counts as they are and relative to the block; the bits of each part's smallest and largest finite magnitudes."""
+        rows = blocks = None
+        ends = []
+        for layout, bits in parts:
+            keys = _keys(bits, layout)
+            plain, relative = _binned(keys, layout), _binned(_relative(keys, bits, layout), layout)
+            rows, blocks = plain if rows is None else rows + plain, relative if blocks is None else blocks + relative
+            finite = bits if not plain[-1].any() else bits[bits < layout.infinity]
+            largest = int(finite.max()) if finite.numel() else 0
+            if largest:  # a 0 becomes the largest of all
+                ends.append((int((finite - 1).bitwise_and_(layout.magnitude).min()) + 1, largest))
+        assert rows is not None
+        assert blocks is not None
+        return rows, blocks, ends
 
     def spread(self) -> Spread:
         """All elements as they are."""

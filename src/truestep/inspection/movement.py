@@ -24,15 +24,14 @@ class Moving:
     def add(self, before: Mapping[str, Tensor], after: Mapping[str, Tensor], updated: Mapping[str, Tensor]) -> None:
         """One completed attempt: float32 weights before and after, and where the gradient at the optimizer was not 0."""
         for name, weights in before.items():
-            change = after[name].double() - weights.double()
+            change = after[name] - weights  # exact wherever it is small beside the weight: Sterbenz
             where = change != 0
             if name in updated and updated[name].shape == where.shape:
                 where |= updated[name]
             self._elements[name] = self._elements.get(name, 0) + int(where.count_nonzero())
             stuck = self._stuck.setdefault(name, dict.fromkeys(STORED, 0))
             for each in STORED:
-                lost = change.abs() < half_ulp(weights, FORMATS[each])
-                stuck[each] += int(lost.logical_and_(where).count_nonzero())
+                stuck[each] += int(below_half_ulp(change, weights, FORMATS[each]).logical_and_(where).count_nonzero())
 
     def movements(self, layers: Mapping[str, str]) -> tuple[Movement, ...]:
         """What was counted, by parameter; `layers` says which layer holds each."""
@@ -42,15 +41,16 @@ class Moving:
         )
 
 
-def half_ulp(weights: Tensor, stored: Format) -> Tensor:
-    """Half the distance from each weight to the next larger magnitude of a format, in float64.
+def below_half_ulp(change: Tensor, weights: Tensor, stored: Format) -> Tensor:
+    """Where |change| is less than half the distance from a float32 weight to the next larger magnitude of a format.
 
-    2^(max(floor(log2 |w|), e) - m - 1), e being the exponent of the format's smallest normal number and m its mantissa bits.
+    |change| * 2^(m + 1) < 2^max(floor(log2 |w|), e), e being the exponent of the format's smallest normal number and m its mantissa
+    bits. Scaling up by a power of two is exact; what overflows is not less.
 
-    >>> half_ulp(torch.tensor([1.0, -3.0, 0.0]), FORMATS["bf16"]).tolist() == [2.0**-8, 2.0**-7, 2.0**-134]
-    True
+    >>> weights = torch.tensor([1.0, -3.0, 0.0, 1.0])
+    >>> below_half_ulp(torch.tensor([2.0**-9, 2.0**-8, 2.0**-135, 2.0**-8]), weights, FORMATS["bf16"]).tolist()
+    [True, True, True, False]
     """
-    _, exponents = torch.frexp(weights.double())  # 2^(exponent - 1) <= |w| < 2^exponent, and 0 for 0
-    _, smallest = torch.frexp(torch.tensor(stored.smallest_normal, dtype=torch.float64))
-    exponents = torch.where(weights == 0, smallest.to(weights.device), exponents).clamp_(min=int(smallest))
-    return torch.ldexp(torch.ones_like(weights, dtype=torch.float64), exponents - stored.mantissa - 2)
+    exponents = weights.contiguous().view(torch.int32).bitwise_and(0x7F800000)  # of a subnormal weight 0, hence 0.0
+    binades = exponents.view(torch.float32).clamp_(min=stored.smallest_normal)
+    return change.abs().mul_(2.0 ** (stored.mantissa + 1)) < binades

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -38,14 +39,15 @@ class Row:
         held = elements(tensor)
         self._counted.setdefault(scale if self.kind in SCALED else 0, Counting()).add(held)
         if compared:
-            self._expected.setdefault(source, deque()).append((held != 0).logical_and_(held.isfinite()))
+            there = held != 0
+            self._expected.setdefault(source, deque()).append(there if _finite(held) else there.logical_and_(held.isfinite()))
 
     def compare(self, source: Hashable, tensor: Tensor) -> None:
         """The same tensor as low precision made it, scaled or not."""
         held, counts = elements(tensor), self._counts
         self._dtypes.add(held.dtype)
-        finite = held.isfinite()
-        if not finite.all():
+        finite = _finite(held)
+        if not finite:
             counts["infinities"] += int(held.isinf().sum())
             counts["nans"] += int(held.isnan().sum())
         coming = self._expected.get(source)
@@ -55,7 +57,8 @@ class Row:
             return
         counts["elements"] += int(there.count_nonzero())
         counts["flushed"] += int((held == 0).logical_and_(there).count_nonzero())
-        counts["overflowed"] += int(finite.logical_not_().logical_and_(there).count_nonzero())
+        if not finite:
+            counts["overflowed"] += int(held.isfinite().logical_not_().logical_and_(there).count_nonzero())
 
     def close(self) -> None:
         """The attempt is over; a skipped one leaves float32 tensors that nothing was compared with."""
@@ -121,6 +124,12 @@ def named_dtype(dtype: torch.dtype) -> str:
         return format_of(dtype).name
     except FormatError:
         return str(dtype).removeprefix("torch.")
+
+
+def _finite(held: Tensor) -> bool:
+    """Whether every element is finite: a finite sum proves it, in one cheap pass."""
+    wide = torch.float64 if held.dtype is torch.float64 else torch.float32
+    return math.isfinite(held.sum(dtype=wide).item()) or bool(held.isfinite().all())
 
 
 def _sum(losses: list[Losses]) -> Losses:
