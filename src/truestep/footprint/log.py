@@ -74,6 +74,8 @@ class Account:
     """The highest point of each phase."""
     saved_batch_bytes: int
     """Of the batch, what was saved for backward."""
+    saved_casts_bytes: int
+    """Of the weights that autocast has cast, what was saved for backward."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,11 +116,11 @@ class Attempts:
         return self.later.account.each
 
 
-def account(events: Sequence[Event], kinds: Mapping[int, str], *, start: int, saved_batch_bytes: int) -> Account:
+def account(events: Sequence[Event], kinds: Mapping[int, str], *, start: int, saved: Mapping[str, int]) -> Account:
     """The account of `events`, the first `start` of which are what was there before; an untold kind is a temporary.
 
     >>> events = [Event(0, 8, "forward", 0), Event(1, 4, "forward", 0), Event(1, -4, "backward", 0), Event(2, 2, "step", 0)]
-    >>> found = account(events, {0: "weights"}, start=1, saved_batch_bytes=0)
+    >>> found = account(events, {0: "weights"}, start=1, saved={})
     >>> found.peak_bytes, found.peak_phase, found.peak.temporaries, found.phase_bytes["step"]
     (12, 'forward', 4, 10)
     """
@@ -142,7 +144,8 @@ def account(events: Sequence[Event], kinds: Mapping[int, str], *, start: int, sa
         each=Categories(**{kind: held[kind] if kind in STAYING else highest[kind] for kind in CATEGORIES}),
         start_bytes=sum(event.size_bytes for event in events[:start]),
         phase_bytes=phases,
-        saved_batch_bytes=saved_batch_bytes,
+        saved_batch_bytes=saved.get("batch", 0),
+        saved_casts_bytes=saved.get("low_copies", 0),
     )
 
 

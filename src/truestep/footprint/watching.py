@@ -37,10 +37,9 @@ class Watch(TorchDispatchMode):
         self.kinds: dict[int, str] = {}
         self.phase: Phase = "forward"
         self.microbatch = 0
-        self.saved_batch_bytes = 0
         self._live: dict[int, int | None] = {}
         self._next = self._start = 0
-        self._batch_saved: set[int] = set()
+        self._saved: dict[int, int] = {}
 
     def know(self, tensors: Iterable[Tensor], kind: str) -> None:
         """Say what the storages of `tensors` are for; the first word stands. New ones are counted from now on."""
@@ -57,14 +56,20 @@ class Watch(TorchDispatchMode):
             number = self._live.get(storage._cdata)
             if number is None:
                 continue
-            if self.kinds.setdefault(number, "activations") == "batch" and number not in self._batch_saved:
-                self._batch_saved.add(number)
-                self.saved_batch_bytes += storage.nbytes()
+            self.kinds.setdefault(number, "activations")
+            self._saved[number] = storage.nbytes()
         return tensor
 
     def account(self) -> Account:
         """What the attempt took."""
-        return account(self.events, self.kinds, start=self._start, saved_batch_bytes=self.saved_batch_bytes)
+        return account(self.events, self.kinds, start=self._start, saved=self._saved_bytes())
+
+    def _saved_bytes(self) -> dict[str, int]:
+        """What was saved, each storage once, by kind."""
+        sums: dict[str, int] = {}
+        for number, size in self._saved.items():
+            sums[self.kinds[number]] = sums.get(self.kinds[number], 0) + size
+        return sums
 
     def start(self) -> None:
         """All has been told that is there before."""

@@ -10,9 +10,7 @@ from torch import Tensor
 
 _FORWARD = torch.ops.aten.convolution.default
 _BACKWARD = torch.ops.aten.convolution_backward.default
-_ARITHMETIC = {
-    getattr(torch.ops.aten, name).Tensor for name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_")
-}
+_ARITHMETIC = {getattr(torch.ops.aten, name).Tensor for name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_")}
 
 
 def workspace_bytes(func: Any, args: Any, out: Any) -> int:

@@ -1,0 +1,210 @@
+"""Predicted memory is the measured one: within a tenth at the peak, to the byte for what stays; and nothing of it stays behind."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from tests.footprint.models import MODELS, loss, update_of, window_of
+from tests.profile import FULL
+from truestep import Update
+from truestep.errors import UsageError
+from truestep.footprint import Footprint, memory
+
+EXACT = ("weights", "gradients", "accumulators", "masters", "moments", "batch", "buffers")
+OPTIMIZERS = ["adamw fused", "adamw foreach", "adamw", "sgd", "sgd momentum foreach", "sgd fused"]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def holds(found: Footprint) -> None:
+    assert found.predicted is not None, found
+    assert found.measured is not None, found
+    for name in ("first", "later"):
+        predicted, measured = getattr(found.predicted, name), getattr(found.measured, name)
+        assert predicted.peak_bytes == pytest.approx(measured.peak_bytes, rel=0.1), found
+        for kind in EXACT:
+            assert getattr(predicted.account.each, kind) == getattr(measured.account.each, kind), (kind, found)
+
+
+CASES = [
+    (name, policy, microbatches, OPTIMIZERS[(3 * row + 2 * column + microbatches) % 6])
+    for row, name in enumerate(MODELS)
+    for column, policy in enumerate(("fp32", "bf16", "bf16-master"))
+    for microbatches in (1, 4)
+]
+
+
+@pytest.mark.parametrize(("name", "policy", "microbatches", "optimizer"), CASES)
+def test_a_model_takes_what_was_predicted(name: str, policy: str, microbatches: int, optimizer: str) -> None:
+    holds(memory(update_of(name, policy, optimizer), window_of(name, microbatches)))
+
+
+@pytest.mark.parametrize("microbatches", [1, 4])
+@pytest.mark.parametrize("policy", ["fp32", "bf16", "bf16-master"] if FULL else ["bf16"])
+@pytest.mark.parametrize("task", ["digits-conv", "bytes-lm"])
+def test_a_task_takes_what_was_predicted(task: str, policy: str, microbatches: int) -> None:
+    holds(memory(task, policy=policy, microbatches=microbatches, device="cpu"))
+
+
+@pytest.mark.parametrize(("policy", "activations", "casts"), [("fp32", 4 * 8192, 0), ("bf16", 4 * 4096, 3 * 131072)])
+def test_four_linear_layers_save_what_the_table_says(policy: str, activations: int, casts: int) -> None:
+    model = nn.Sequential(*(nn.Linear(256, 256, bias=False) for _ in range(4)))
+    update = Update(model, torch.optim.SGD(model.parameters()), loss=lambda model, x: model(x).sum(), policy=policy)
+    for side in ("predicted", "measured"):
+        account = getattr(memory(update, [torch.randn(8, 256)]), side).later.account
+        assert account.each.activations + account.saved_batch_bytes == activations
+        assert account.saved_casts_bytes == casts
+
+
+def test_an_update_of_ones_own_stays_as_it_was() -> None:
+    update, window = update_of("convolutional", "bf16-master", "adamw"), window_of("convolutional", 2)
+    update(window)
+    state = copy.deepcopy([update.model.state_dict(), update.optimizers[0].state_dict(), update.state_dict()])
+    random = torch.get_rng_state()
+    holds(memory(update, window))
+    now = [update.model.state_dict(), update.optimizers[0].state_dict(), update.state_dict()]
+    flat = [torch.utils._pytree.tree_leaves(each) for each in (state, now)]
+    assert all(torch.equal(a, b) if isinstance(a, Tensor) else a == b for a, b in zip(*flat, strict=True))
+    assert torch.equal(random, torch.get_rng_state())
+    assert update(window).completed
+
+
+def test_weights_gradients_and_state_are_those_of_the_objects() -> None:
+    update, window = update_of("deep", "fp32"), window_of("deep", 1)
+    each = memory(update, window).measured.each
+    update(window)
+    parameters = sum(p.nbytes for p in update.model.parameters())
+    state = sum(value.nbytes for each in update.optimizers[0].state.values() for value in each.values())
+    assert (each.weights, each.gradients, each.moments) == (parameters, parameters, state)
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.frozen = (
+            nn.Linear(32, 32, bias=False),
+            nn.Linear(32, 32, bias=False),
+            nn.Linear(32, 32, bias=False),
+        )
+        self.two.weight = self.one.weight
+        self.frozen.requires_grad_(False)
+        self.register_buffer("table", torch.zeros(100))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.frozen(self.two(self.one(x).relu()))
+        return out
+
+
+def test_tied_weights_count_once_and_frozen_ones_have_neither_gradient_nor_moments() -> None:
+    torch.manual_seed(0)
+    found = memory(Update(Tied(), torch.optim.Adam, loss=loss, policy="fp32"), [(torch.randn(4, 32), torch.zeros(4).long())])
+    holds(found)
+    each, one = found.predicted.each, 32 * 32 * 4
+    assert (each.weights, each.gradients, each.moments, each.buffers) == (2 * one, one, 2 * one + 4, 400)
+    assert (found.parameters, found.frozen) == (2 * 32 * 32, 32 * 32)
+
+
+def test_parameters_that_are_views_of_one_storage_count_it_once() -> None:
+    model, flat = nn.Sequential(nn.Linear(16, 16, bias=False), nn.Linear(16, 16, bias=False)), torch.randn(512)
+    for place, layer in enumerate(model):
+        layer.weight.data = flat[place * 256 : (place + 1) * 256].view(16, 16)
+    found = memory(Update(model, torch.optim.SGD, loss=lambda model, x: model(x).sum()), [torch.randn(4, 16)])
+    holds(found)
+    assert found.measured.each.weights == 2048
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, active: bool) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(4))
+        self.active = active
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.active else block(x)
+        return x
+
+
+def test_checkpointed_layers_take_less_and_as_predicted() -> None:
+    def of(active: bool) -> Footprint:
+        found = memory(
+            Update(Checkpointed(active), torch.optim.SGD, loss=loss), [(torch.randn(128, 64), torch.zeros(128).long())]
+        )
+        holds(found)
+        return found
+
+    assert of(True).peak_bytes < 0.8 * of(False).peak_bytes
+
+
+class Reading(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.linear(x) * (2.0 if x.sum().item() > 0 else 1.0)
+        return out
+
+
+class Choosing(Reading):
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.linear(x[x[:, 0] > -100])
+        return out
+
+
+@pytest.mark.parametrize("kind", [Reading, Choosing])
+def test_a_model_that_reads_its_data_is_measured_alone_and_says_why(kind: type[nn.Module]) -> None:
+    found = memory(Update(kind(), torch.optim.SGD, loss=loss), [(torch.randn(4, 8), torch.zeros(4).long())])
+    assert found.predicted is None
+    assert "shapes alone do not tell" in str(found)
+    assert found.peak_bytes == found.measured.peak_bytes
+    assert found.record()["relative_error"] is None
+
+
+def test_what_the_report_says_of_autocast_and_of_microbatches() -> None:
+    found = memory("bytes-lm", policy="bf16", device="cpu", measure=False)
+    text = str(found)
+    assert "Autocast does not halve memory" in text
+    assert "Not measured: a prediction alone was asked for." in text
+    fp32, whole = found.beside
+    assert (fp32.policy, whole.microbatches) == ("fp32", 1)
+    own = found.predicted.each
+    assert (fp32.each.weights, fp32.each.gradients, fp32.each.moments) == (own.weights, own.gradients, own.moments)
+    assert fp32.each.activations > own.activations
+    assert whole.each.gradients == own.gradients
+    assert whole.each.activations > 2 * own.activations
+
+
+def test_a_peak_is_the_sum_of_what_lies_there_and_the_record_is_json() -> None:
+    found = memory(update_of("deep", "bf16"), window_of("deep", 2))
+    account = found.predicted.first.account
+    assert account.peak.total == account.peak_bytes == max(account.phase_bytes.values())
+    assert json.loads(json.dumps(found.record(), allow_nan=False))["schema"] == 1
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    update = update_of("deep", "fp32")
+    with pytest.raises(UsageError, match="without a window"):
+        memory(update)
+    with pytest.raises(UsageError, match="its own policy"):
+        memory(update, window_of("deep", 1), policy="bf16")
+    model = nn.Linear(2, 1)
+    searching = Update(model, torch.optim.LBFGS(model.parameters()), loss=lambda model, x: model(x).sum())
+    with pytest.raises(UsageError, match="LBFGS evaluates"):
+        memory(searching, [torch.ones(1, 2)])
+    model.held = (each for each in ())  # a generator has no copy
+    with pytest.raises(UsageError, match="cannot be copied"):
+        memory(Update(model, torch.optim.SGD, loss=lambda model, x: model(x).sum()), [torch.ones(1, 2)])
