@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from truestep import errors
 from truestep.compare import Candidate
+from truestep.run.faults import FAULTS
 
 NUMBERS = st.floats(1e-30, 1e30)
 CANDIDATES = st.builds(
@@ -16,6 +17,11 @@ CANDIDATES = st.builds(
     accumulate=st.none() | st.integers(1, 4096),
     clip=st.none() | NUMBERS,
     clock=st.none() | st.sampled_from(["completed", "attempt", "epoch", "examples:100", "tokens:7"]),
+    fault=st.none() | st.sampled_from(sorted(FAULTS)),
+    optimizer=st.dictionaries(
+        st.sampled_from(["lr", "weight_decay", "betas", "eps", "amsgrad", "beta2_decay"]),
+        st.booleans() | st.floats(-1e30, 1e30) | st.tuples(NUMBERS, NUMBERS),
+    ).map(lambda options: tuple(sorted(options.items()))),
     again=st.booleans(),
 ) | st.builds(Candidate, policy=st.just("fp16"), scale=st.just("none"), underflow=st.just("allowed"))
 
@@ -35,10 +41,26 @@ def test_equal_candidates_write_alike_whatever_their_order_spaces_and_zeros():
 
 
 def test_every_key_is_read():
-    text = "fp16 scale=dynamic:1024 accumulate=8 clip=0.5 clock=examples:100 again"
+    text = "fp16 scale=dynamic:1024 accumulate=8 clip=0.5 clock=examples:100 lr=0.1 optimizer.nesterov=true fault=none again"
     assert Candidate.parse(text) == Candidate(
-        policy="fp16", scale="dynamic:1024", accumulate=8, clip=0.5, clock="examples:100", again=True
+        policy="fp16",
+        scale="dynamic:1024",
+        accumulate=8,
+        clip=0.5,
+        clock="examples:100",
+        optimizer=(("lr", 0.1), ("nesterov", True)),
+        fault="none",
+        again=True,
     )
+
+
+def test_an_option_has_one_writing_whichever_way_it_was_asked_for():
+    assert str(Candidate.parse("fp32 optimizer.lr=1e-1 optimizer.betas=0.90,1.0")) == "fp32 optimizer.betas=0.9,1 lr=0.1"
+
+
+def test_only_a_candidate_with_a_fault_demonstrates_one():
+    assert Candidate.parse("fp32 clip=1").demonstrates is None
+    assert Candidate.parse("fp32 fault=loss-not-divided").demonstrates is FAULTS["loss-not-divided"]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +73,15 @@ def test_every_key_is_read():
         ("fp16 rate=0.1", "'rate' is no key"),
         ("fp16 1024", "'1024' is no key"),
         ("fp16 clip", "'clip' is no key"),
+        ("fp16 lr", "'lr' is no key"),
+        ("fp16 optimizer.=1", "'optimizer.' is no key"),
+        ("fp16 optimizer.a-b=1", "'optimizer.a-b' is no key"),
+        ("fp16 lr=", "lr= says nothing"),
+        ("fp16 lr=fast", "lr=fast says nothing"),
+        ("fp16 lr=inf", "lr=inf says nothing"),
+        ("fp16 optimizer.betas=0.9,", "optimizer.betas=0.9, says nothing"),
+        ("fp16 lr=0.1 optimizer.lr=0.2", "'lr' stands twice"),
+        ("fp16 fault=gremlin", "fault=gremlin says nothing"),
         ("fp16 again=1", "'again' is no key"),
         ("fp16 clip=1 clip=2", "'clip' stands twice"),
         ("fp16 again again", "'again' stands twice"),
