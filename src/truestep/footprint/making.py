@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -122,7 +123,8 @@ def _predicted(
     mode = FakeTensorMode()
     like = faking(mode)
     try:
-        with mode:
+        with mode, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")  # copies of a fake's state ask
             fake, fake_window = twin(update, like, policy=policy), like_window(window, like)
             first, later = (attempted(fake, fake_window, measures)[1] for _ in range(2))
     except (DataDependentError, DataDependentOutputException, DynamicOutputShapeException) as error:

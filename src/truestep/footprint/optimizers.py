@@ -29,7 +29,7 @@ OPTIMIZERS = {
         OptimizerBytes(name="adamw", moments=8, foreach=4),
         OptimizerBytes(name="adamw-amsgrad", moments=12, foreach=4),
         OptimizerBytes(name="nadam", moments=8, foreach=4),
-        OptimizerBytes(name="radam", moments=8, foreach=8),
+        OptimizerBytes(name="radam", moments=8, foreach=4),
         OptimizerBytes(name="adamax", moments=8, foreach=4),
         OptimizerBytes(name="adadelta", moments=8, foreach=8),
         OptimizerBytes(name="adagrad", moments=4, foreach=8),

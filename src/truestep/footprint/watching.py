@@ -26,7 +26,7 @@ class Watch(TorchDispatchMode):
     """Inside, each operation's new storages are noted when they come and when they go.
 
     Made where nothing of the attempt is there yet but what `know` is told of: what an operation is given and nobody has told
-    of lies outside, and is not counted. A read of a fake's value is answered where the engine asks, as if every number were 1
+    of lies outside, and is not counted. A read of a fake's value is answered where the engine asks, as if every number were 1/2
     and no flag were set, and is a DataDependentError in a forward.
     """
 
@@ -116,7 +116,7 @@ class Watch(TorchDispatchMode):
             raise DataDependentError("the forward reads a value (.item(), bool(), a size that depends on data)")
         if func is torch.ops.aten.equal.default:
             return True
-        return value.dtype is not torch.bool and 1.0
+        return 0.5 if value.is_floating_point() else value.dtype is not torch.bool
 
     def _is_weight(self, tensor: Tensor) -> bool:
         number = self._live.get(tensor.untyped_storage()._cdata)
