@@ -1,4 +1,4 @@
-"""Predicted memory is the measured one: within a tenth at the peak, to the byte for what stays; and nothing of it stays behind."""
+"""Predicted memory is the measured one: within a tenth at the peak, to the byte for what stays; nothing stays behind."""
 
 from __future__ import annotations
 

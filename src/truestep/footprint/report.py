@@ -186,7 +186,10 @@ def _policy(footprint: Footprint, other: Beside) -> Iterator[str]:
     assert footprint.predicted is not None
     own = footprint.predicted.each
     if own.weights == other.each.weights:
-        yield "Autocast does not halve memory: weights, gradients and optimizer state are as in float32; what shrinks is activations."
+        yield (
+            "Autocast does not halve memory: weights, gradients and optimizer state are as in float32; "
+            "what shrinks is activations."
+        )
     changes = [
         f"{_NAMES[kind]} {readable(getattr(other.each, kind))} to {readable(getattr(own, kind))}"
         for kind in ("weights", "low_copies", "gradients", "accumulators", "masters", "moments", "activations")

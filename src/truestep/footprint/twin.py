@@ -1,4 +1,4 @@
-"""A second update like a given one: on fake tensors, which have shapes and no content, or on copies; the given one is left alone."""
+"""A second update like a given one: on fake tensors, or on copies; the given one is left alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def copying() -> Like:
             return tensor.detach().clone()
         storage = tensor.untyped_storage()
         if storage._cdata not in made:
-            made[storage._cdata] = storage.clone()
+            made[storage._cdata] = storage.clone()  # type: ignore[no-untyped-call]  # torch's is
         other = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         return other.set_(made[storage._cdata], tensor.storage_offset(), tensor.size(), tensor.stride())
 

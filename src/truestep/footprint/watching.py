@@ -22,7 +22,7 @@ class DataDependentError(Exception):
     """A forward reads values, which a fake does not have."""
 
 
-class Watch(TorchDispatchMode):
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is
     """Inside, each operation's new storages are noted when they come and when they go.
 
     Made where nothing of the attempt is there yet but what `know` is told of: what an operation is given and nobody has told
@@ -31,7 +31,7 @@ class Watch(TorchDispatchMode):
     """
 
     def __init__(self, device: torch.device) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's is
         self._device = device
         self.events: list[Event] = []
         self.kinds: dict[int, str] = {}
