@@ -22,11 +22,13 @@ TIMES = 3
 
 
 def task(name, policy):
+    """A built-in task's update and windows."""
     update, windows = _built(load(name), policy, microbatches=None, seed=0, device=torch.device("cpu"), scale=None)
     return update, [next(windows) for _ in range(TIMES)]
 
 
 def mlp(policy, width, batch):
+    """A plain perceptron's."""
     torch.manual_seed(0)
     model = nn.Sequential(*[layer for _ in range(3) for layer in (nn.Linear(width, width), nn.ReLU())], nn.Linear(width, 10))
     update = Update(
@@ -39,6 +41,7 @@ def mlp(policy, width, batch):
 
 
 def seconds(work, windows):
+    """Of `work` on all windows."""
     start = time.perf_counter()
     for index, window in enumerate(windows):
         work(window, index)
@@ -46,6 +49,7 @@ def seconds(work, windows):
 
 
 def ratios(update, windows):
+    """Seconds of a plain attempt, and medians of both ratios."""
     inspecting = _Inspecting(update, 1, 0)
     plain, inspected = (
         lambda window, index: update(window),

@@ -44,8 +44,8 @@ class Moving:
 def below_half_ulp(change: Tensor, weights: Tensor, stored: Format) -> Tensor:
     """Where |change| is less than half the distance from a float32 weight to the next larger magnitude of a format.
 
-    |change| * 2^(m + 1) < 2^max(floor(log2 |w|), e), e being the exponent of the format's smallest normal number and m its mantissa
-    bits. Scaling up by a power of two is exact; what overflows is not less.
+    |change| * 2^(m + 1) < 2^max(floor(log2 |w|), e), e being the exponent of the format's smallest normal number and m its
+    mantissa bits. Scaling up by a power of two is exact; what overflows is not less.
 
     >>> weights = torch.tensor([1.0, -3.0, 0.0, 1.0])
     >>> below_half_ulp(torch.tensor([2.0**-9, 2.0**-8, 2.0**-135, 2.0**-8]), weights, FORMATS["bf16"]).tolist()
