@@ -1,4 +1,4 @@
-"""Prints predicted beside measured memory for unlike models, policies, splits and optimizers: python benchmarks/memory_prediction.py.
+"""Prints predicted beside measured memory for models, policies, splits and optimizers: python benchmarks/memory_prediction.py.
 
 Peaks are the higher of a first and a later attempt; measured is torch's allocator, workspaces inside of kernels included.
 `exact` says whether weights, gradients and optimizer state agree to the byte.

@@ -1,4 +1,4 @@
-"""`truestep.memory`: brings a task, an update or a number of parameters to a footprint; everything else here is pure or watched."""
+"""`truestep.memory`: brings a task, an update or a number of parameters to a footprint."""
 
 from __future__ import annotations
 

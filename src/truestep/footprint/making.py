@@ -70,7 +70,7 @@ def of_update(update: Update[Any], window: Sequence[Any] | None, *, measure: boo
         except Exception as error:
             raise UsageError(
                 f"the model or its optimizer cannot be copied: {_line(error)}",
-                hint="what is measured is a copy, so that yours stays as it is; measure=False predicts alone, and a Task is built anew",
+                hint="what is measured is a copy, so that yours stays; measure=False predicts alone, a Task is built anew",
             ) from error
 
     with own_random_state(update.plan.device):
@@ -90,7 +90,7 @@ def _footprint(
     measures, policy = plan.measure(window), plan.policy
     if plan.evaluates_again:
         raise UsageError(
-            f"{type(update.optimizers[0]).__name__} evaluates the loss again inside its step, and its memory cannot be told by phases",
+            f"{type(update.optimizers[0]).__name__} evaluates the loss again inside its step: its memory has no phases",
             hint="ask with an optimizer that steps once a window",
         )
     predicted, why = _predicted(update, window, measures, policy)

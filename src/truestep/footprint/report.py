@@ -112,12 +112,12 @@ def _when(footprint: Footprint) -> Iterator[str]:
     first, later = side.first, side.later
     if first.peak_bytes > later.peak_bytes:
         yield (
-            f"A first attempt takes {readable(first.peak_bytes - later.peak_bytes)} more than a later one: its step keeps a copy of "
-            "the weights, to put them back if it fails, while the optimizer's state appears."
+            f"A first attempt takes {readable(first.peak_bytes - later.peak_bytes)} more than a later one: its step keeps a copy of "  # noqa: E501 - one sentence
+            "the weights, in case it fails, while the optimizer's state appears."
         )
     elif later.peak_bytes > first.peak_bytes:
         yield (
-            f"A later attempt takes {readable(later.peak_bytes - first.peak_bytes)} more than the first: the optimizer's state is there "
+            f"A later attempt takes {readable(later.peak_bytes - first.peak_bytes)} more than the first: the optimizer's state is there "  # noqa: E501 - one sentence
             "from the start."
         )
 
@@ -138,7 +138,7 @@ def _difference(footprint: Footprint) -> Iterator[str]:
         return
     theirs = measured.later if measured.later.peak_bytes > measured.first.peak_bytes else measured.first
     ours = predicted.later if theirs is measured.later else predicted.first
-    yield f"The prediction is {abs(error):.1%} {'above' if error > 0 else 'below'} the measured peak: {_reasons(ours.account, theirs)}."
+    yield f"The prediction is {abs(error):.1%} {'above' if error > 0 else 'below'} the measured peak: {_reasons(ours.account, theirs)}."  # noqa: E501 - one sentence
 
 
 def _reasons(ours: Account, theirs: Attempted) -> str:
@@ -151,11 +151,8 @@ def _reasons(ours: Account, theirs: Attempted) -> str:
     words = "category by category they agree to the byte" if not apart else f"measured less predicted, {', '.join(apart)}"
     if theirs.allocated_bytes is None:
         return words
-    if ours.each.workspaces:
-        apart_by = f", and {ours.each.workspaces:,} B at the most by rule"
-    else:
-        apart_by = ""
-    return f"{words}; workspaces inside of kernels take {_inside(theirs):,} B by the allocator at its peak{apart_by}"
+    by_rule = f", and {ours.each.workspaces:,} B at the most by rule" if ours.each.workspaces else ""
+    return f"{words}; workspaces inside of kernels take {_inside(theirs):,} B by the allocator at its peak{by_rule}"
 
 
 def _inside(theirs: Attempted) -> int:
@@ -177,9 +174,9 @@ def _beside(footprint: Footprint) -> Iterator[str]:
             shown = ", ".join(
                 change for kind, change in zip(kinds, changes, strict=True) if getattr(other.each, kind) or getattr(own, kind)
             )
-            yield f"In {_split(other.microbatches)} ({footprint.microbatches}): {shown}, peak {readable(other.peak_bytes)} ({readable(peak)})."
+            yield f"In {_split(other.microbatches)} ({footprint.microbatches}): {shown}, peak {readable(other.peak_bytes)} ({readable(peak)})."  # noqa: E501 - one sentence
         if other.policy == footprint.policy and footprint.microbatches == 1:
-            yield "Microbatches divide activations; gradients are as large in any split, and narrow ones are then summed in float32."
+            yield "Microbatches divide activations; gradients are as large in any split, and narrow ones are then summed in float32."  # noqa: E501 - one sentence
 
 
 def _policy(footprint: Footprint, other: Beside) -> Iterator[str]:
