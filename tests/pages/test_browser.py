@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.pages import made
+from truestep.cli import main
 from truestep.pages.comparison import write
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -44,6 +45,16 @@ class Seen:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(made.comparison(tmp_path_factory.mktemp("browser"), attempts=400))
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of two comparisons, of which B has a seed and a candidate fewer."""
+    folder = tmp_path_factory.mktemp("beside")
+    made.comparison(folder / "one", attempts=300, candidates=("fp32", "bf16", "fp16"), seeds=(0, 1, 2))
+    made.comparison(folder / "other", attempts=300, candidates=("fp32", "bf16"), seeds=(0, 1), device="cpu, another")
+    assert main(["report", str(folder / "one"), str(folder / "other"), "--out", str(folder / "two.html")]) == 0
+    return folder / "two.html"
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +102,23 @@ def test_it_draws_without_a_message_a_request_or_a_sideways_scroll(browser: Any,
     over = """[...document.querySelectorAll('.drawing svg.main-svg')].some(
         svg => svg.getBoundingClientRect().right > document.documentElement.clientWidth)"""
     assert not seen.page.evaluate(over)
+    seen.page.context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_two_side_by_side_draw_likewise_and_answer_the_keyboard(browser: Any, beside: Path, width: int, scheme: str) -> None:
+    seen = opened(browser, beside, width=width, scheme=scheme)
+    assert seen.messages == []
+    assert seen.requests == [beside.as_uri()]
+    assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+    assert seen.page.evaluate("[...document.querySelectorAll('.drawing')].every(holder => holder.querySelector('svg'))")
+    button = seen.page.locator("#paired-by-seconds .legend button").nth(1)
+    button.press("Space")
+    assert button.get_attribute("aria-pressed") == "false"
+    seen.page.focus("#theme")
+    for _ in range(2):
+        seen.page.keyboard.press("Enter")
+    assert colour_of_ink(seen.page) == INK["dark"]
     seen.page.context.close()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from truestep.pages.comparison.clocks import Record
 from truestep.pages.comparison.reading import Comparison
+from truestep.pages.comparison.trends import along
 from truestep.pages.look.candidates import Look
 from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, plot, scatter, six
@@ -44,7 +45,7 @@ def time_by_clock(comparison: Comparison) -> Figure:
 def _plot(
     standings: Sequence[Standing], clocks: Sequence[str], looks: Mapping[str, Look], labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    traces = []
+    traces, most = [], max(one["spent"][clock] / one["runs"] for one in standings for clock in clocks)
     for place, one in enumerate(standings, start=1):
         aside = 0.8 * (place / (len(standings) + 1) - 0.5)  # candidates of one row lie below each other
         means = {clock: one["spent"][clock] / one["runs"] for clock in clocks}
@@ -53,7 +54,7 @@ def _plot(
         traces,
         x="mean seconds of a run",
         height=70 + len(clocks) * max(36, 14 * len(standings)),
-        xaxis={"rangemode": "tozero"},
+        xaxis=along(most),
         yaxis={
             "tickvals": [*range(len(clocks))],
             "ticktext": [*clocks],

@@ -17,8 +17,8 @@ from truestep.pages.look.table import Cell, Table
 from truestep.pages.look.thin import kept, medians
 from truestep.pages.words import count, counted, significant
 
-POINTS = 24_000
-"""How many points all light lines of a figure have together, besides the marks; some 400 kB of the page."""
+POINTS = 12_000
+"""How many points all light lines of a figure have together, besides the marks; some 250 kB of the page."""
 STRETCHES = 100
 """Into how many equal stretches of examples the strong line's medians divide the longest run."""
 HEIGHT, STRIP = 250, 26
@@ -128,7 +128,7 @@ def _panel(shared: _Trend, name: str, drawn: Drawn) -> dict[str, Any]:
 
 
 def along(end: float) -> dict[str, Any]:
-    """The axis of examples seen, from 0 to `end`, with room for a mark on either end."""
+    """An axis of what grows along a run, from 0 to `end`, with room for a mark on either end."""
     return {"range": [six(-0.02 * end), six(1.02 * end)], "nticks": 6}
 
 

@@ -42,6 +42,7 @@ def page(sides: Sides, places: tuple[str, str]) -> str:
         ratios=ratios(sides),
         differences=differences(sides),
         absent=sides.absent,
+        looks={label: sides.drawn[name] for name, label in sides.labels.items()},
         to_the_target=to_the_target(sides),
         on_the_way=on_the_way(sides),
         protocol=[(name, words) for name, words in declared(sides.left) if name not in sides.differing],

@@ -8,8 +8,8 @@ from typing import Any
 from truestep.pages.comparison.clocks import EXAMPLES, SECONDS, Clock
 from truestep.pages.comparison.paired import paired
 from truestep.pages.comparison.race import not_yet
-from truestep.pages.look.candidates import looks
-from truestep.pages.look.figure import Figure
+from truestep.pages.look.candidates import Look, looks
+from truestep.pages.look.figure import Figure, Panel
 from truestep.pages.side_by_side.sides import NAMES, Sides, together
 
 
@@ -19,11 +19,31 @@ def figures(sides: Sides) -> tuple[Figure, ...]:
 
 
 def _race(clock: Clock, sides: Sides) -> Figure:
-    """Both races, a curve for each side of each candidate, the two of a candidate next to each other in the legend."""
-    names = {together(name, side): sides.labels[name] for name in sides.candidates for side in NAMES}
-    labels = {key: f"{label} in {key[-1]}" if clock is SECONDS else key for key, label in names.items()}
+    """Both races, a panel for each candidate with a curve for each side: A's solid, B's dashed."""
+    names = [together(name, side) for name in sides.candidates for side in NAMES]
+    shown = sides.labels if clock is SECONDS else {name: name for name in sides.candidates}
+    labels = {together(name, side): together(label, side) for name, label in shown.items() for side in NAMES}
     figure = not_yet(clock, sides.records(), looks(names), labels)
-    return replace(figure, source=f"{figure.source}, of both")
+    if figure.shows is None:
+        return figure
+    panels = [_panel(clock, sides, name, shown[name]) for name in sides.candidates]
+    end = max(panel.plot["layout"]["xaxis"]["range"][1] for panel in panels)
+    for panel in panels:
+        panel.plot["layout"]["xaxis"]["range"] = [0, end]
+    shows = f"{figure.shows} The solid curve with circles is A's, the dashed one with squares B's."
+    return replace(figure, panels=tuple(panels), legend=(), shows=shows, source=f"{figure.source}, of both")
+
+
+def _panel(clock: Clock, sides: Sides, name: str, label: str) -> Panel:
+    """One candidate's two curves, in its colour."""
+    look, keys = sides.drawn[name], [together(name, side) for side in NAMES]
+    own = [record for record in sides.records() if record["candidate"] in keys]
+    styles = zip(keys, (0, 2), ("solid", "dash"), ("circle", "square"), strict=True)  # a later slot's line is thinner
+    drawn = {key: Look(slot=slot, colour=look.colour, dash=dash, marker=marker) for key, slot, dash, marker in styles}
+    found = not_yet(clock, own, drawn, {key: key for key in keys})
+    plot: dict[str, Any] = found.panels[0].plot if found.panels else {"data": [], "layout": {"xaxis": {"range": [0, 1]}}}
+    plot["layout"]["height"] = 260
+    return Panel(plot=plot, label=label, look=look)
 
 
 def _pairs(clock: Clock, sides: Sides) -> Figure:
@@ -37,6 +57,8 @@ def _pairs(clock: Clock, sides: Sides) -> Figure:
         title=f"Seed by seed: A / B in {clock.noun}",
         source=f"the records of both, to_target.{clock.field}, as between.ratios in this page's JSON has them",
     )
+    for panel in figure.panels:
+        panel.plot["layout"]["xaxis"]["title"]["text"] = f"A / B in {clock.noun}"
     if figure.absent:
         return replace(figure, absent="There is no seed that both have run and on which one of the two reached the target.")
     shows = f"Right: {clock.noun} to the target, those of A divided by those of B on the same seed (logarithmic). Right of the "

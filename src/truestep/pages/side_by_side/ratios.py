@@ -8,7 +8,7 @@ from typing import Any
 
 from truestep.pages.look.candidates import Look
 from truestep.pages.side_by_side.sides import Sides
-from truestep.pages.words import NEITHER, counted, ratio_words
+from truestep.pages.words import NEITHER, counted, ratio_words, significant
 
 NOUNS = {"seconds": "seconds", "completed": "completed updates", "examples": "examples"}
 
@@ -44,16 +44,19 @@ def said(ratio: Mapping[str, Any] | None, clock: str) -> str:
     """One ratio as a sentence.
 
     >>> said({"speedup": 2.0, "bound": None, "interval": {"low": 1.5, "high": 2.5}}, "seconds")
-    'Seconds to the target: those of A are 2.00× those of B (1.50 to 2.50).'
+    'A takes 2.00× the seconds of B to the target (1.50 to 2.50).'
+    >>> said({"speedup": 1.1, "bound": "of times cut at the budget", "interval": {"low": 1.0, "high": 1.2}}, "examples")
+    'A takes 1.10× the examples of B to the target (1.00 to 1.20), of times cut at the budget.'
     >>> said(None, "examples")
-    'Examples to the target: no ratio.'
+    'No ratio of the examples to the target.'
     """
-    noun = NOUNS[clock].capitalize()
+    noun = NOUNS[clock]
     if ratio is None:
-        return f"{noun} to the target: no ratio."
+        return f"No ratio of the {noun} to the target."
     interval = ratio["interval"] and (ratio["interval"]["low"], ratio["interval"]["high"])
     if ratio_words(ratio["speedup"], bound=ratio["bound"], interval=interval) == NEITHER:
-        return f"{noun} to the target: neither reached it."
-    number = ratio_words(ratio["speedup"], bound=ratio["bound"], spread=False, interval=interval)
-    spread = "" if interval is None else " ({} to {})".format(*(ratio_words(end, times="") for end in interval))
-    return f"{noun} to the target: those of A are {number} those of B{spread}."
+        return f"Neither reached the target, so there is no ratio of the {noun}."
+    directed = str(ratio["bound"] or "at").startswith("at")
+    number = ratio_words(ratio["speedup"], bound=ratio["bound"] if directed else None)
+    spread = "" if interval is None else f" ({significant(interval[0])} to {significant(interval[1])})"
+    return f"A takes {number} the {noun} of B to the target{spread}{'' if directed else ', ' + ratio['bound']}."
