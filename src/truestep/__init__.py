@@ -22,9 +22,14 @@ if TYPE_CHECKING:
     from truestep.engine.scale import LossScale
     from truestep.engine.update import Update
     from truestep.engine.windows import Window, windows
+    from truestep.footprint import Footprint, Formula, memory
+    from truestep.inspection.inspect import inspect
+    from truestep.inspection.result import Inspection
     from truestep.ledger import Alert, Ledger, SkipAlarm, sinks
     from truestep.run import Shuffled
     from truestep.tasks import Splits, Task
+    from truestep.verification.result import Verification
+    from truestep.verification.verify import verify
 
 _HOMES = {
     "": ("audit", "errors"),
@@ -39,9 +44,14 @@ _HOMES = {
     "engine.scale": ("LossScale",),
     "engine.update": ("Update",),
     "engine.windows": ("Window", "windows"),
+    "footprint": ("Footprint", "Formula", "memory"),
+    "inspection.inspect": ("inspect",),
+    "inspection.result": ("Inspection",),
     "ledger": ("Alert", "Ledger", "SkipAlarm", "sinks"),
     "run": ("Shuffled",),
     "tasks": ("Splits", "Task"),
+    "verification.result": ("Verification",),
+    "verification.verify": ("verify",),
 }
 """Where each public name lives. It is imported when it is first asked for: `--help` and a run of pytest do not wait for torch."""
 
@@ -55,6 +65,9 @@ __all__ = [
     "Counts",
     "Ema",
     "Every",
+    "Footprint",
+    "Formula",
+    "Inspection",
     "Ledger",
     "LossScale",
     "Outcome",
@@ -67,12 +80,16 @@ __all__ = [
     "Splits",
     "Task",
     "Update",
+    "Verification",
     "Window",
     "audit",
     "errors",
+    "inspect",
+    "memory",
     "read_checkpoint",
     "restore",
     "sinks",
+    "verify",
     "windows",
 ]
 
