@@ -40,6 +40,8 @@ def _protocol(**changes):
         "alpha": 0.05,
         "device": "cpu",
         "versions": {"python": "3.11.7", "torch": "2.14.1", "truestep": "0.1.0"},
+        "jobs": 1,
+        "timeout_seconds": 900.0,
     }
     return Protocol(**fields | changes)
 
@@ -89,6 +91,16 @@ def _record(protocol, candidate, seed, *, seconds=10.0, examples=6400, status="r
         "emulated": False,
         "environment": {"threads": 2},
         "protocol_hash": protocol.hash,
+        "process": {
+            "startup_seconds": 2.5,
+            "warmup_seconds": 1.5,
+            "wall_seconds": spent + 4.75,
+            "peak_memory_bytes": 2**29,
+            "exit_code": 0,
+            "signal": None,
+            "at_once": 1,
+            "earlier": [],
+        },
     } | changes
 
 

@@ -1,6 +1,5 @@
 """`truestep compare`: one document or tables on stdout, talk on stderr, exit codes, and the command that goes on."""
 
-import itertools
 import json
 import os
 import re
@@ -11,17 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 import tyro
-from torch import nn
-from torch.utils.data import TensorDataset
 
+from tests.compare.processes import children_in
 from tests.hearing import HEARING
 from truestep.cli import main
 from truestep.cli.compare import Command
 from truestep.compare import Protocol, summarize
-from truestep.errors import PolicyError
-from truestep.tasks import Digits, Splits
 
 SMALL = ["compare", "digits", "--candidates", "fp32", "bf16", "--seeds", "2", "--budget-attempts", "10", "--target", "0.05"]
 
@@ -32,39 +27,58 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_json_is_one_document_with_everything_and_nothing_else_on_stdout(capsys):
-    assert main([*SMALL, "--out", "out", "--json"]) == 0
-    out, err = capsys.readouterr()
-    document = json.loads(out)
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder in which SMALL has been compared, as tables, and what that printed."""
+    folder = tmp_path_factory.mktemp("finished")
+    ended = subprocess.run([sys.executable, "-m", "truestep", *SMALL], cwd=folder, capture_output=True, text=True, check=True)
+    return folder, ended.stdout, ended.stderr
+
+
+def test_json_is_one_document_with_everything_and_nothing_else_on_stdout(finished, monkeypatch, capsys):
+    monkeypatch.chdir(finished[0])
+    assert main([*SMALL, "--resume", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
     assert set(document) == {"schema", "protocol", "protocol_hash", "runs", "summary", "out", "exit_code"}
     protocol = Protocol.from_dict(document["protocol"])
     assert protocol.hash == document["protocol_hash"]
     assert document["summary"] == json.loads(json.dumps(summarize(protocol, document["runs"]).as_dict()))
-    assert (document["out"], document["exit_code"]) == ("out", 0)
+    assert (document["out"], document["exit_code"]) == ("truestep-digits", 0)
     assert [(run["candidate"], run["seed"], run["status"]) for run in document["runs"]] == [
         *(("fp32", 0, "reached"), ("bf16", 0, "reached"), ("bf16", 1, "reached"), ("fp32", 1, "reached"))
     ]
-    assert err.count("\n") == 2 + 4, "a line for each warm-up and each run"
-    assert "  1/4  fp32, seed 0: reached after" in err
 
 
-def test_the_folder_holds_protocol_records_summary_report_and_ledgers(capsys):
-    assert main(SMALL) == 0
-    out = Path("truestep-digits")
+def test_stderr_has_a_line_for_each_run(finished):
+    lines = finished[2].splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("  1/4  fp32, seed 0: reached after")
+
+
+def test_the_clocks_of_a_run_sum_to_its_total_and_its_process_has_clocks_beside(finished):
+    for record in map(json.loads, (finished[0] / "truestep-digits" / "records.jsonl").read_text().splitlines()):
+        assert sum(record["clocks"].values()) == pytest.approx(record["total_seconds"], rel=0.01)
+        process = record["process"]
+        assert process["startup_seconds"] > 0
+        assert process["startup_seconds"] + process["warmup_seconds"] + record["total_seconds"] <= process["wall_seconds"]
+        assert process["peak_memory_bytes"] > 2**26, "torch alone is more"
+        assert (process["exit_code"], process["signal"], process["at_once"]) == (0, None, 1)
+
+
+def test_the_folder_holds_protocol_records_summary_report_and_ledgers(finished):
+    out = finished[0] / "truestep-digits"
     assert sorted(path.name for path in out.iterdir()) == [
         *("ledgers", "protocol.json", "records.jsonl", "report.html", "summary.json")
     ]
     assert sorted(path.name for path in (out / "ledgers").iterdir()) == [
         *("bf16-seed0.jsonl", "bf16-seed1.jsonl", "fp32-seed0.jsonl", "fp32-seed1.jsonl")
     ]
-    printed = capsys.readouterr().out
-    assert "report    truestep-digits/report.html" in printed
-    assert f"protocol  {json.loads((out / 'summary.json').read_text())['protocol_hash']}" in printed
+    assert "report    truestep-digits/report.html" in finished[1]
+    assert f"protocol  {json.loads((out / 'summary.json').read_text())['protocol_hash']}" in finished[1]
 
 
-def test_tables_have_the_baseline_first_and_the_limits_below(capsys):
-    main(SMALL)
-    lines = capsys.readouterr().out.splitlines()
+def test_tables_have_the_baseline_first_and_the_limits_below(finished):
+    lines = finished[1].splitlines()
     assert lines[0].startswith("digits: accuracy of at least 0.05, 2 seeds, ")
     assert [line.split()[0] for line in lines[1:4]] == ["candidate", "fp32", "bf16"]
     assert "bf16: no claim: 2 seeds, 6 needed" in lines
@@ -72,11 +86,27 @@ def test_tables_have_the_baseline_first_and_the_limits_below(capsys):
     assert any(line.startswith("Resolution: ") for line in lines)
 
 
+def test_two_comparisons_of_the_same_make_the_same_counts_and_weights_also_two_runs_at_once(finished):
+    """The second with other jobs, hence under another protocol: runs share nothing but the machine."""
+    assert main([*SMALL, "--out", "again", "--jobs", "2"]) == 0
+    first, again = (
+        {
+            (run["candidate"], run["seed"]): (run["counts"], run["evaluations"][0]["quality"], run["weights_digest"])
+            for run in map(json.loads, (folder / "records.jsonl").read_text().splitlines())
+        }
+        for folder in (finished[0] / "truestep-digits", Path("again"))
+    )
+    assert first == again
+    assert len(first) == 4
+    note = next(note for note in json.loads(Path("again/summary.json").read_text())["notes"] if note["kind"] == "at once")
+    assert note["text"].startswith("Contended by design: 2 runs at once")
+
+
 def test_failures_are_told_by_seed(capsys):
-    main([*SMALL[:-1], "0.99", "--candidates", "fp32"])
+    main([*SMALL[:-1], "0.99", "--candidates", "fp32", "--seeds", "1"])
     lines = capsys.readouterr().out.splitlines()
-    (line,) = (line for line in lines if line.startswith("Not reached: fp32, seed 1, budget; best accuracy on validation 0."))
-    evaluations = json.loads(Path("truestep-digits/records.jsonl").read_text().splitlines()[1])["evaluations"]
+    (line,) = (line for line in lines if line.startswith("Not reached: fp32, seed 0, budget; best accuracy on validation 0."))
+    evaluations = json.loads(Path("truestep-digits/records.jsonl").read_text())["evaluations"]
     assert float(line.rpartition(" ")[2]) == pytest.approx(max(each["quality"] for each in evaluations), rel=5e-4)  # 4 digits
 
 
@@ -91,28 +121,42 @@ def test_one_of_a_thing_is_told_as_one_and_the_columns_are_explained(capsys):
     assert all(word in out for word in ("Restricted mean: ", "ERT: ", "Rate: ", "validation split; the quality on test"))
 
 
-def test_a_finished_comparison_is_refused_without_resume_and_shown_again_with_it(capsys):
-    assert main(SMALL) == 0
-    first = capsys.readouterr()
+def test_a_finished_comparison_is_refused_without_resume_and_shown_again_with_it(finished, monkeypatch, capsys):
+    monkeypatch.chdir(finished[0])
     assert main(SMALL) == 3
     refused = capsys.readouterr()
     assert refused.out == ""
     assert "holds this comparison already, 4 of 4 runs" in refused.err
     assert main([*SMALL, "--resume"]) == 0
     again = capsys.readouterr()
-    assert (again.out, again.err) == (first.out, "")
+    assert (again.out, again.err) == (finished[1], "")
 
 
-def test_a_hint_of_a_failed_run_is_told_below_it(capsys, monkeypatch):
-    refuse = PolicyError("not this", hint="do that")
+ODD = """
+import os
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+from truestep.errors import PolicyError
+from truestep.tasks import Digits, Splits
 
+class Refusing(Digits):
     def loss(self, model, microbatch):
         if torch.is_autocast_enabled("cpu"):
-            raise refuse
+            raise PolicyError("not this", hint="do that")
         return nn.functional.cross_entropy(model(microbatch[0]), microbatch[1])
 
-    monkeypatch.setattr(Digits, "loss", loss)
-    assert main(SMALL) == 0
+class Anew(Digits):
+    def splits(self):
+        whole = super().splits()
+        images, labels = whole.train.tensors
+        return Splits(train=TensorDataset(images + os.getpid(), labels), validation=whole.validation, test=whole.test)
+"""
+
+
+def test_a_hint_of_a_failed_run_is_told_below_it(capsys):
+    Path("odd.py").write_text(ODD)
+    assert main(["compare", "odd.py:Refusing", *SMALL[2:], "--seeds", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     place = next(
         place for place, line in enumerate(lines) if line.startswith("Not reached: bf16, seed 0, error: PolicyError: not this")
@@ -120,17 +164,10 @@ def test_a_hint_of_a_failed_run_is_told_below_it(capsys, monkeypatch):
     assert lines[place + 1] == "  hint: do that"
 
 
-def test_a_task_that_draws_its_data_anew_is_refused_before_any_record(capsys, monkeypatch):
-    splits, drawn = Digits.splits, itertools.count()
-
-    def anew(self):
-        whole = splits(self)
-        images, labels = whole.train.tensors
-        return Splits(train=TensorDataset(images + next(drawn), labels), validation=whole.validation, test=whole.test)
-
-    monkeypatch.setattr(Digits, "splits", anew)
-    assert main([*SMALL, "--out", "out"]) == 3
-    assert "fp32, seed 2: the run's data are not those that the protocol declares" in capsys.readouterr().err
+def test_a_task_that_draws_its_data_anew_is_refused_before_any_record(capsys):
+    Path("odd.py").write_text(ODD)
+    assert main(["compare", "odd.py:Anew", *SMALL[2:], "--out", "out"]) == 3
+    assert "fp32, seed 0: the run's data are not those that the protocol declares" in capsys.readouterr().err
     assert not Path("out/records.jsonl").exists()
 
 
@@ -139,13 +176,16 @@ def test_a_task_that_draws_its_data_anew_is_refused_before_any_record(capsys, mo
     [
         (["compare", "mnist"], "mnist"),
         (["compare", "digits", "--candidates", "fp64"], "fp64"),
-        (["compare", "digits", "--candidates", "fp32", "fp16 lr=1"], "'lr' is no key"),
+        (["compare", "digits", "--candidates", "fp32", "fp16 rate=1"], "'rate' is no key"),
         (["compare", "digits", "--seeds", "0"], "no seeds"),
         (["compare", "digits", "--seeds", "-3"], "no seeds"),
         (["compare", "digits", "--target", "nan"], "target is no number"),
         (["compare", "digits", "--target", "high"], "high"),
         (["compare", "digits", "--budget-attempts", "0"], "budget_attempts"),
         (["compare", "digits", "--candidates"], "no candidates"),
+        (["compare", "digits", "--jobs", "0"], "jobs has to be 1 or more"),
+        (["compare", "digits", "--timeout", "0"], "timeout_seconds has to be finite and above 0"),
+        (["compare", "digits", "--rerun-failed"], "--resume --rerun-failed"),
         (["compare"], "required"),
     ],
 )
@@ -177,6 +217,8 @@ def test_the_command_that_goes_on_is_the_command_with_resume():
         margin_quality=0.2,
         alpha=0.01,
         threads=2,
+        jobs=2,
+        timeout=60.0,
         out=Path("a folder"),
         json=True,
     )
@@ -194,7 +236,7 @@ def parsed(line):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_keeps_the_finished_runs_and_says_the_command_that_goes_on(number, code, capsys):
-    arguments = ["compare", "digits", "--candidates", "fp32", "--seeds", "40", "--target", "0.999", "--budget-attempts", "150"]
+    arguments = ["compare", "digits", "--candidates", "fp32", "--seeds", "40", "--target", "0.999", "--budget-attempts", "9"]
     arguments += ["--out", "out"]
     process = subprocess.Popen(
         [sys.executable, "-c", HEARING, "-m", "truestep", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -211,18 +253,20 @@ def test_a_signal_keeps_the_finished_runs_and_says_the_command_that_goes_on(numb
     assert f"truestep {shlex.join(arguments)} --resume" in err
     assert f"{done} of 40 runs are done" in out
     assert Path("out/report.html").exists()
+    assert children_in(Path("out")) == []
 
 
 @pytest.mark.skipif(not Path("/usr/bin/script").exists(), reason="script(1), which gives a process a terminal, is not here")
 def test_on_a_terminal_bars_show_the_runs_and_the_run_and_vanish():
-    arguments = shlex.join([sys.executable, "-m", "truestep", *SMALL[:-1], "0.99", "--out", "out"])
+    arguments = shlex.join([sys.executable, "-m", "truestep", *SMALL[:-1], "0.99", "--out", "out", "--seeds", "1"])
     environment = {**os.environ, "TERM": "xterm"}
     command = ["/usr/bin/script", "-qec", arguments, "/dev/null"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0
-    assert " 4/4 " in ended.stdout
+    assert "runs" in ended.stdout
+    assert "bf16, seed 0: warming up" in ended.stdout
     assert "-1/" not in ended.stdout
-    assert "  4/4  fp32, seed 1: budget after 10 completed updates" in ended.stdout
+    assert "  2/2  bf16, seed 0: budget after 10 completed updates" in ended.stdout
 
 
 NOISY = """
@@ -244,13 +288,15 @@ class Noisy(Digits):
 
 def test_what_a_task_prints_is_no_part_of_the_document():
     Path("noisy.py").write_text(NOISY)
-    command = [sys.executable, "-m", "truestep", *SMALL, "--json", "--threads", "1"]
+    command = [sys.executable, "-m", "truestep", *SMALL, "--json", "--threads", "1", "--seeds", "1"]
     command[command.index("digits")] = "noisy.py:Noisy"
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout)
     assert all(said in ended.stderr for said in ("at import", "in model", "past Python"))
     assert {run["environment"]["threads"] for run in document["runs"]} == {1}
+    log = (Path(document["out"]) / "logs" / "fp32-seed0.txt").read_text()
+    assert all(said in log for said in ("at import", "in model", "past Python")), "those of a run are kept by run"
 
 
 def test_a_folder_in_which_another_process_compares_is_refused_before_any_write():

@@ -163,7 +163,7 @@ BASE = Asked(task="digits", candidates=["fp32", "bf16"], seeds=[0])
         ({"task": "nowhere.py:Task"}, errors.TaskError, "nowhere.py"),
         ({"candidates": []}, errors.ProtocolError, "no candidates"),
         ({"candidates": ["fp64"]}, errors.PolicyError, "fp64"),
-        ({"candidates": ["fp32", "fp16 lr=1"]}, errors.ProtocolError, "'lr' is no key"),
+        ({"candidates": ["fp32", "fp16 rate=1"]}, errors.ProtocolError, "'rate' is no key"),
         (
             {"candidates": ["fp32", "fp16 scale=none"]},
             errors.PolicyError,

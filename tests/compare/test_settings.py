@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from truestep import errors
-from truestep.compare.settings import settings_of
+from truestep.compare.settings import settings_of, warmup_of
 from truestep.engine.clip import ClipNorm
 from truestep.engine.clock import Every
 from truestep.engine.scale import LossScale
@@ -57,3 +57,8 @@ def test_the_baseline_again_runs_as_the_baseline_under_its_own_name(declare):
 def test_a_scale_that_float32_cannot_hold_is_refused(declare):
     with pytest.raises(errors.PolicyError):
         settings_of(declare(), "fp16 scale=static:0.1")
+
+
+def test_a_warm_up_is_short_evaluates_after_each_attempt_and_goes_to_its_end(declare):
+    warm = warmup_of(declare(), "fp16")
+    assert (warm.budget_attempts, warm.evaluate_every, warm.stop_at_target) == (4, 64, False)

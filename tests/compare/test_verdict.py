@@ -385,3 +385,10 @@ def test_speedup_interval_is_students_on_the_paired_logarithms(declare, raced):
     assert (ratio.interval.low, ratio.interval.high) == pytest.approx(
         (math.exp(-interval.high), math.exp(-interval.low)), rel=1e-12
     )
+
+
+def test_times_of_runs_that_shared_the_machine_are_told_as_such_with_the_verdict_and_below(declare, raced):
+    protocol = declare(jobs=3)
+    summary = summarize(protocol, raced(protocol, fp32=BASE, fp16=[time / 2 for time in BASE]))
+    assert ", timed with 3 runs at once; examples" in row(summary, "fp16").against.text
+    assert any(note.text.startswith("Contended by design: 3 runs at once") for note in summary.notes)

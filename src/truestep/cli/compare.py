@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,18 +13,16 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from truestep.cli._output import print_json, print_table, stdout_is_talk
-from truestep.errors import FileError
+from truestep.cli._racing import shown
+from truestep.errors import FileError, UsageError
 from truestep.pages.words import counted, significant
 
 if TYPE_CHECKING:
     from truestep.compare import Protocol, Summary
     from truestep.compare.declare import Asked
     from truestep.compare.folder import Folder
-    from truestep.compare.race import Event
 
 _INTERRUPTED, _TERMINATED = 130, 143
 
@@ -40,6 +37,7 @@ class Command:
 
     The first candidate is the baseline. A candidate is a policy and, in quotes, what it sets differently, for example
     'fp16 scale=static:1024 accumulate=8 clip=1 clock=attempt'. 'fp32 again' runs the baseline twice and shows the noise.
+    Each run has a process of its own: one that crashes or hangs is a result, and the others go on.
     """
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
@@ -78,11 +76,20 @@ class Command:
     threads: int = 1
     """Threads of torch's operators on the CPU."""
 
+    jobs: int = 1
+    """Runs at once. More than 1 contend for the machine, and the report says so."""
+
+    timeout: float | None = None
+    """Seconds of wall time after which a run is ended and counts as failed; None: none is."""
+
     out: Path | None = None
     """The folder for records, ledgers and report; None: truestep-TASK."""
 
     resume: bool = False
-    """Go on with an interrupted comparison: finished runs are kept."""
+    """Go on with an interrupted comparison: runs that have ended are kept, failed ones too."""
+
+    rerun_failed: bool = False
+    """With --resume: run again what crashed, timed out, lacked memory or ended in an error; earlier seconds are waste."""
 
     json: bool = False
     """Print one JSON document on stdout instead of tables."""
@@ -106,12 +113,14 @@ class Command:
         from truestep.compare.race import race  # noqa: PLC0415
         from truestep.pages.comparison import write  # noqa: PLC0415
 
+        if self.rerun_failed and not self.resume:
+            raise UsageError("--rerun-failed goes on with what is there", hint="write --resume --rerun-failed")
         task, protocol = declare(self._asked())
         folder = Folder.opened(self._out(), protocol, resume=self.resume)
         code = 0
         try:
-            with _terminable(), _progress() as progress:
-                race(task, folder, progress=progress)
+            with _terminable(), shown() as progress:
+                race(task, folder, rerun_failed=self.rerun_failed, progress=progress)
         except KeyboardInterrupt as interruption:  # the finished runs are judged all the same
             code = _TERMINATED if isinstance(interruption, _Terminated) else _INTERRUPTED
         except FileError:  # a full disk, say: what is kept can be gone on from
@@ -145,7 +154,7 @@ class Command:
         words = ["truestep", "compare", self.task]
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in ("task", "resume") or value == field.default:
+            if field.name in ("task", "resume", "rerun_failed") or value == field.default:
                 continue
             words.append(f"--{field.name.replace('_', '-')}")
             words += [] if value is True else map(str, value) if isinstance(value, tuple) else [str(value)]
@@ -196,6 +205,9 @@ def _print(folder: Folder, summary: Summary, report: Path) -> None:
                 print(f"  hint: {failure['hint']}")
     for name in folder.interrupted():
         print(f"Interrupted and run again: {name}")
+    for record in folder.records:
+        for earlier in record.get("process", {}).get("earlier", ()):
+            print(f"Failed and run again: {record['candidate']}, seed {record['seed']}, {earlier['status']}: {earlier['detail']}")
     print(f"report    {report}")
     print(f"protocol  {summary.protocol_hash}")
 
@@ -218,61 +230,3 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[Event], None]]:
-    """A listener to the race: bars on a terminal, elsewhere a line for each run that has ended; on stderr."""
-    console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        yield _line
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
-        runs, run = bars.add_task("runs", total=None), bars.add_task("starting", total=None)
-        shown = 0.0
-
-        def show(event: Event) -> None:
-            nonlocal shown
-            if event.inside is not None and time.monotonic() < shown + 0.1:  # its time is the run's
-                return
-            shown = time.monotonic()
-            if not event.warmup:
-                bars.update(runs, total=event.total, completed=event.slot.position - (event.record is None))
-            if event.inside is None:
-                bars.reset(run, description=_name(event), total=None)
-            else:
-                quality = "" if event.inside.quality is None else f", quality {event.inside.quality:.4g}"
-                done, total = event.inside.counts.attempts, event.inside.budget_attempts
-                bars.update(run, description=f"{_name(event)}{quality}", completed=done, total=total)
-            if event.record is not None and not event.warmup:
-                console.print(_ended(event))
-
-        yield show
-
-
-def _line(event: Event) -> None:
-    """A run that has ended, on a line of its own."""
-    if event.record is not None:
-        print(_ended(event), file=sys.stderr, flush=True)
-
-
-def _name(event: Event) -> str:
-    return f"warm-up of {event.slot.candidate}" if event.warmup else f"{event.slot.candidate}, seed {event.slot.seed}"
-
-
-def _ended(event: Event) -> str:
-    """How a run has ended, in a line."""
-    from truestep.run.clocks import primary_seconds  # noqa: PLC0415
-
-    record = event.record
-    assert record is not None
-    if event.warmup:
-        return f"        {_name(event)}, discarded"
-    seconds = primary_seconds(record["clocks"])
-    counts = record["counts"]
-    skipped = sum(counts["skipped_by_reason"].values())
-    return (
-        f"{event.slot.position:3d}/{event.total}  {_name(event)}: {record['status']} after "
-        f"{counted(counts['completed'], 'completed update')}, {skipped} skipped, {seconds:.3g} s"
-    )

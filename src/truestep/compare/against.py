@@ -79,6 +79,8 @@ class Limits:
     """Pairs below which nothing is claimed."""
     noise_floor: float | None
     """The ratio of seconds that the baseline lay from itself, 1 or more; None where it did not run again."""
+    at_once: int = 1
+    """Runs that shared the machine."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -19,7 +19,12 @@ def code_digest(task: Task, asked: str) -> str:
     Args:
         asked: the task as it was asked for, whose FILE may hold no more than a factory.
     """
-    return digest(sorted((path.name, path.read_bytes()) for path in source_files(task, asked)))
+    return digest_of(source_files(task, asked))
+
+
+def digest_of(files: Iterable[Path]) -> str:
+    """SHA-256 over names and contents of `files`, in whatever order they come."""
+    return digest(sorted((path.name, path.read_bytes()) for path in files))
 
 
 def source_files(task: Task, asked: str) -> list[Path]:

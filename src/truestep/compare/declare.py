@@ -26,7 +26,9 @@ from truestep.tasks import Task, load
 
 T = TypeVar("T")
 
-WARMUP_ATTEMPTS = 20
+WARMUP_ATTEMPTS = 3
+"""In the process of each run: what a first attempt, a second and an evaluation load and fill."""
+RETRIES = "none; on request those whose process failed, all their earlier seconds counting as waste"
 QUALITY_MARGIN = 0.01
 """Of the target: the loss of final quality that counts as none, where nobody says otherwise."""
 
@@ -53,6 +55,9 @@ class Asked:
     margin_quality: float | None = None
     """None: a hundredth of the target."""
     alpha: float = 0.05
+    jobs: int = 1
+    timeout: float | None = None
+    """Seconds of wall time of a run's process; None: no limit."""
 
 
 def declare(asked: Asked) -> tuple[Task, Protocol]:
@@ -97,13 +102,15 @@ def declare(asked: Asked) -> tuple[Task, Protocol]:
         order=IN_WORDS,
         warmup_attempts=WARMUP_ATTEMPTS,
         threads=asked.threads,
-        retries="none",
+        retries=RETRIES,
         primary_clock=" + ".join(PRIMARY),
         margin_examples=asked.margin_examples,
         margin_quality=_first(asked.margin_quality, QUALITY_MARGIN * abs(target)),
         alpha=asked.alpha,
         device=machine["device"] if torch.cuda.is_available() else f"{machine['device']}, {machine['cpu']}",
         versions={name: machine[name] for name in ("python", "torch", "truestep")},
+        jobs=asked.jobs,
+        timeout_seconds=asked.timeout,
     )
     for candidate in candidates:
         with _naming(candidate):

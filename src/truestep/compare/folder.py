@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from truestep.errors import RecordError
 from truestep.pages.words import counted
 from truestep.run import RunRecord
 
-PROTOCOL, RECORDS, SUMMARY, LEDGERS = "protocol.json", "records.jsonl", "summary.json", "ledgers"
+PROTOCOL, RECORDS, SUMMARY, LEDGERS, LOGS = "protocol.json", "records.jsonl", "summary.json", "ledgers", "logs"
 
 
 @dataclass(kw_only=True)
@@ -69,24 +69,51 @@ class Folder:
         """Where the ledger of a run goes."""
         return self.path / LEDGERS / f"{_stem(slot)}.jsonl"
 
+    def log(self, slot: Slot) -> Path:
+        """Where a run's output goes."""
+        with self._errors(f"making room in {self.path / LOGS}"):
+            (self.path / LOGS).mkdir(exist_ok=True)
+        return self.path / LOGS / f"{_stem(slot)}.txt"
+
+    def drop_empty_logs(self) -> None:
+        """Remove the logs of runs that said nothing."""
+        with suppress(OSError):
+            for log in (self.path / LOGS).glob("*.txt"):
+                if not log.stat().st_size:
+                    log.unlink()
+            (self.path / LOGS).rmdir()
+
     def set_aside(self, slot: Slot) -> None:
-        """Make room for a run's ledger: that of an earlier try, which was interrupted, is kept under another name."""
+        """Make room for a run's ledger: that of an earlier try is kept under another name, of why it is one."""
         with self._errors(f"making room in {self.path / LEDGERS}"):
-            ledger = self.ledger(slot)
+            ledger, why = self.ledger(slot), "interrupted" if self.record_of(slot) is None else "failed"
             ledger.parent.mkdir(exist_ok=True)
             if ledger.exists():
-                earlier = len(list(ledger.parent.glob(f"{_stem(slot)}.interrupted-*.jsonl")))
-                ledger.rename(ledger.with_name(f"{_stem(slot)}.interrupted-{earlier + 1}.jsonl"))
+                earlier = len(list(ledger.parent.glob(f"{_stem(slot)}.{why}-*.jsonl")))
+                ledger.rename(ledger.with_name(f"{_stem(slot)}.{why}-{earlier + 1}.jsonl"))
 
     def interrupted(self) -> list[str]:
         """The ledgers of runs that were interrupted and run again, by their names."""
         return sorted(path.name for path in (self.path / LEDGERS).glob("*.interrupted-*.jsonl"))
 
+    def record_of(self, slot: Slot) -> dict[str, Any] | None:
+        """The record of a run; None where it has not ended."""
+        return next((each for each in self.records if (each["candidate"], each["seed"]) == (slot.candidate, slot.seed)), None)
+
+    def put(self, slot: Slot, record: Mapping[str, Any]) -> None:
+        """Append the record of a run, or put it in place of its earlier one, in one write."""
+        earlier = self.record_of(slot)
+        if earlier is None:
+            self.append(record)
+            return
+        records = [dict(record) if each is earlier else each for each in self.records]
+        self._write(RECORDS, b"".join(map(_line, records)))
+        self.records[:] = records
+
     def append(self, record: Mapping[str, Any]) -> None:
         """Put a finished run's record on disk, flushed and synced, before anything else happens."""
-        line = json.dumps(record, allow_nan=False).encode("ascii") + b"\n"
         with self._errors(f"writing {self.path / RECORDS}"), open(self.path / RECORDS, "ab") as file:
-            file.write(line)
+            file.write(_line(record))
             file.flush()
             os.fsync(file.fileno())
         self.records.append(dict(record))
@@ -102,7 +129,7 @@ class Folder:
     def _sweep(self) -> None:
         """Remove what killed processes left of files that they had not finished."""
         with self._errors(f"mending {self.path}"):
-            for name in (PROTOCOL, SUMMARY):
+            for name in (PROTOCOL, SUMMARY, RECORDS):
                 atomic.sweep(self.path, name)
 
     def _cut_torn_record(self) -> None:
@@ -211,7 +238,7 @@ def _content(path: Path) -> bytes | None:
 def _record(line: bytes, place: str) -> dict[str, Any]:
     record = _parsed(line, place)
     try:
-        RunRecord.from_dict(record)
+        RunRecord.from_dict({name: value for name, value in record.items() if name != "process"})
     except RecordError as error:  # it knows neither file nor line
         raise RecordError(f"{place} holds {error.summary}", hint=error.hint) from error
     return record
@@ -225,6 +252,10 @@ def _parsed(content: bytes, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RecordError(f"{place} holds no JSON object", hint="restore the file, or give another --out")
     return value
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record, allow_nan=False).encode("ascii") + b"\n"
 
 
 def _stem(slot: Slot) -> str:

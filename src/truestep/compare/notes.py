@@ -30,6 +30,7 @@ def notes(protocol: Protocol, standings: Sequence[Standing], limits: Limits, tau
         "never reached": _never_reached(protocol, standings),
         "too few seeds": _too_few_seeds(protocol, standings, limits),
         "emulated": _emulated(standings),
+        "at once": _at_once(protocol),
         "contended": _contended(protocol, standings),
         "noise floor": _noise_floor(protocol, standings, limits),
         "resolution": _resolution(protocol, standings),
@@ -86,6 +87,14 @@ def _emulated(standings: Sequence[Standing]) -> Iterator[str]:
         yield (
             f"{', '.join(names)} {verb} emulated on this device: the seconds say nothing about one that has the format, "
             "and no verdict on time is given. Completed updates and examples to the target hold."
+        )
+
+
+def _at_once(protocol: Protocol) -> Iterator[str]:
+    if protocol.jobs > 1:
+        yield (
+            f"Contended by design: {protocol.jobs} runs at once shared the machine, and seconds are unsure. Completed updates "
+            "and examples to the target hold."
         )
 
 

@@ -15,7 +15,10 @@ class Slot:
     position: int
 
 
-IN_WORDS = "by seed; within a seed the candidates, rotated by one from seed to seed; first one warm-up of each, discarded"
+IN_WORDS = (
+    "by seed; within a seed the candidates, rotated by one from seed to seed; each run in a process of its own, after a warm-up "
+    "in it, discarded"
+)
 
 
 def order(candidates: Sequence[str], seeds: Sequence[int]) -> tuple[Slot, ...]:

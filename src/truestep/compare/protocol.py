@@ -85,6 +85,10 @@ class Protocol:
     device: str
     versions: Mapping[str, str]
     """Of python, torch and truestep."""
+    jobs: int = 1
+    """Runs at once, each in a process of its own; more than 1 contend for the machine."""
+    timeout_seconds: float | None = None
+    """Wall time after which a run is ended, its process's startup and warm-up aside; None: never."""
 
     def __post_init__(self) -> None:
         """Validate once; what is refused is named."""
@@ -92,10 +96,10 @@ class Protocol:
         _demand_seeds(self.seeds)
         if not math.isfinite(self.target):
             raise ProtocolError("the target is no number", hint="declare one with --target", target=self.target)
-        for name in ("batch", "microbatches", "evaluate_every", "budget_attempts", "threads", "max_consecutive_skips"):
+        for name in ("batch", "microbatches", "evaluate_every", "budget_attempts", "threads", "max_consecutive_skips", "jobs"):
             if (value := getattr(self, name)) < 1:
                 raise ProtocolError(f"{name} has to be 1 or more, and is {value}", hint=_set(name), field=name, value=value)
-        for name in ("margin_examples", "margin_quality", "budget_seconds"):
+        for name in ("margin_examples", "margin_quality", "budget_seconds", "timeout_seconds"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 summary = f"{name} has to be finite and above 0, and is {value}"
@@ -163,12 +167,14 @@ def first_difference(left: Protocol, right: Protocol) -> tuple[str, Any, Any] | 
     return next(((name, ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]), None)
 
 
-_FLOATS = ("target", "budget_seconds", "margin_examples", "margin_quality", "alpha")
+_FLOATS = ("target", "budget_seconds", "margin_examples", "margin_quality", "alpha", "timeout_seconds")
 
 
 def _set(name: str) -> str:
     """What to do about a number: an option sets it, or else the task."""
-    options = ("evaluate_every", "budget_attempts", "threads", "margin_examples", "margin_quality", "budget_seconds")
+    if name == "timeout_seconds":
+        return "set it with --timeout"
+    options = ("evaluate_every", "budget_attempts", "threads", "jobs", "margin_examples", "margin_quality", "budget_seconds")
     return f"set it with --{name.replace('_', '-')}" if name in options else f"mend the task's {name}"
 
 

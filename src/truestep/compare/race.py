@@ -1,101 +1,100 @@
-"""Runs a comparison: warm-ups, then every run in the protocol's order, each record on disk before the next run starts."""
+"""Runs a comparison: every run in the protocol's order, each record on disk as soon as its run has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from truestep.compare.crew import in_processes
+from truestep.compare.death import RERUN
 from truestep.compare.folder import Folder
 from truestep.compare.order import Slot, order, remaining
 from truestep.compare.protocol import Protocol
-from truestep.compare.settings import settings_of, warmup_of
 from truestep.compare.standing import Record
 from truestep.errors import RunError
-from truestep.run import Progress, RunRecord
-from truestep.run import train as train_once
 from truestep.tasks import Task
 
-Train = Callable[..., RunRecord]
-"""`truestep.run.train`, or what stands in for it."""
+Hear = Callable[[Slot, dict[str, Any]], None]
+Runs = Callable[[Task, Folder, Sequence[Slot], Hear], Generator[tuple[Slot, Record]]]
+"""`crew.in_processes`, or what stands in for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """What a race has come to: a run that starts, goes on (`inside`) or has ended (`record`)."""
+    """What a race has come to: a run that starts, goes on or has ended (`record`)."""
 
     slot: Slot
     total: int
     """Runs of the whole comparison, those of an earlier process included."""
-    warmup: bool
-    """Whether this run is a warm-up, which leaves no record."""
-    inside: Progress | None = None
+    report: dict[str, Any]
+    """What the run's process says, by its "kind": see truestep.run.child; "started" and "ended" are the race's."""
     record: Record | None = None
 
 
 def race(
-    task: Task, folder: Folder, *, train: Train = train_once, progress: Callable[[Event], None] = lambda event: None
+    task: Task,
+    folder: Folder,
+    *,
+    rerun_failed: bool = False,
+    runs: Runs = in_processes,
+    progress: Callable[[Event], None] = lambda event: None,
 ) -> None:
     """Run what `folder` lacks of its protocol; its `records` are then complete.
 
-    Every candidate that still has runs is warmed up first, on a seed that the protocol does not use; warm-ups are
-    discarded. A run that fails has a record like any other. Ctrl-C passes through; finished runs stay on disk.
+    A run that fails has a record like any other, also where its process dies: it is not run again, unless `rerun_failed`
+    asks for it; its earlier seconds are then waste of the new one. Ctrl-C passes through; finished runs stay on disk, and
+    those under way leave no record: they are interrupted.
 
     Raises:
-        RunError: the baseline's warm-up ends in an error, so that there is nothing to compare with; or a run, warm-ups
-            included, used other data or started from other weights than the protocol declares.
+        RunError: the baseline's first run fails as it begins, so that there is nothing to compare with; a run used other data
+            or started from other weights than the protocol declares; or the task's code has changed.
         FileError: a ledger or a record cannot be written; it says what is kept.
         UsageError: a candidate that cannot be run; only a run can tell.
     """
-    protocol = folder.protocol
-    slots = order(protocol.candidates, protocol.seeds)
-    left = remaining(slots, [(record["candidate"], record["seed"]) for record in folder.records])
-    for candidate in _waiting(protocol, left):
-        slot = Slot(candidate=candidate, seed=max(protocol.seeds) + 1, position=0)
-        progress(Event(slot=slot, total=len(slots), warmup=True))
-        record = train(task, warmup_of(protocol, candidate), seed=slot.seed).as_dict()
-        _demand_baseline(protocol, record)
-        _demand_data(protocol, record)
-        progress(Event(slot=slot, total=len(slots), warmup=True, record=record))
-    for slot in left:
-        folder.append(_run(task, folder, slot, total=len(slots), train=train, progress=progress))
-        progress(Event(slot=slot, total=len(slots), warmup=False, record=folder.records[-1]))
+    slots = order(folder.protocol.candidates, folder.protocol.seeds)
+
+    def tell(slot: Slot, report: dict[str, Any], record: Record | None = None) -> None:
+        progress(Event(slot=slot, total=len(slots), report=report, record=record))
+
+    with closing(runs(task, folder, _left(folder, slots, rerun_failed=rerun_failed), tell)) as ended:
+        for slot, record in ended:
+            _demand_baseline(folder, record)
+            _demand_data(folder.protocol, record)
+            _demand_weights(folder.protocol, record)
+            folder.put(slot, record)
+            tell(slot, {"kind": "ended"}, record)
 
 
-def _waiting(protocol: Protocol, left: tuple[Slot, ...]) -> list[str]:
-    """The candidates to warm up: those that still have runs; none where the protocol has no warm-up."""
-    names = {slot.candidate for slot in left} if protocol.warmup_attempts else set()
-    return [candidate for candidate in protocol.candidates if candidate in names]
-
-
-def _run(
-    task: Task, folder: Folder, slot: Slot, *, total: int, train: Train, progress: Callable[[Event], None]
-) -> dict[str, Any]:
-    """One run's record."""
-    protocol = folder.protocol
-    folder.set_aside(slot)
-    ledger = folder.ledger(slot)
-    progress(Event(slot=slot, total=total, warmup=False))
-    record = train(
-        task,
-        settings_of(protocol, slot.candidate),
-        seed=slot.seed,
-        ledger=ledger,
-        progress=lambda inside: progress(Event(slot=slot, total=total, warmup=False, inside=inside)),
-        protocol_hash=protocol.hash,
-    ).as_dict()
-    _demand_data(protocol, record)
-    _demand_weights(protocol, record)
-    return record | {"ledger": None if record["ledger"] is None else ledger.relative_to(folder.path).as_posix()}
-
-
-def _demand_baseline(protocol: Protocol, record: Record) -> None:
-    if record["candidate"] == protocol.baseline and record["status"] == "error":
-        raise RunError(
-            f"the baseline {protocol.baseline} cannot be run: {record['detail']}",
-            hint=f"{record['hint'] or 'mend the task and ask again'}; no run has been recorded",
-            candidate=protocol.baseline,
+def _left(folder: Folder, slots: Sequence[Slot], *, rerun_failed: bool) -> tuple[Slot, ...]:
+    """The runs to make: those without a record, and, if asked, those whose process failed and whose budget is not spent."""
+    budget = folder.protocol.budget_seconds
+    done = [
+        (record["candidate"], record["seed"])
+        for record in folder.records
+        if not (
+            rerun_failed
+            and record["status"] in RERUN
+            and record["to_target"] is None
+            and (budget is None or record["total_seconds"] < budget)
         )
+    ]
+    return remaining(slots, done)
+
+
+def _demand_baseline(folder: Folder, record: Record) -> None:
+    """RunError where the very first run is the baseline's and fails as it begins."""
+    begins = record["counts"]["attempts"] <= folder.protocol.warmup_attempts
+    if not folder.records and begins and record["candidate"] == folder.protocol.baseline and record["status"] in _CANNOT_RUN:
+        raise RunError(
+            f"the baseline {folder.protocol.baseline} cannot be run: {record['detail']}",
+            hint=f"{record['hint'] or 'mend the task and ask again'}; no run has been recorded",
+            candidate=folder.protocol.baseline,
+        )
+
+
+_CANNOT_RUN = ("error", "crashed")
 
 
 def _demand_data(protocol: Protocol, record: Record) -> None:

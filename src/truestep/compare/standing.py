@@ -90,7 +90,8 @@ def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, t
     reasons = sum((Counter(record["counts"]["skipped_by_reason"]) for record in records), Counter[str]())
     spent = {clock: math.fsum(record["clocks"][clock] for record in records) for clock in DIALS}
     qualities = [value for record in records if (value := final_quality(record)) is not None]
-    shares = [share for record in records if (share := cpu_share(record, threads=protocol.threads)) is not None]
+    lived = [record for record in records if record["status"] not in ("crashed", "timed out")]  # a hang is no contention
+    shares = [share for record in lived if (share := cpu_share(record, threads=protocol.threads)) is not None]
     applied = _total(records, "examples_applied")
     return Standing(
         candidate=candidate,

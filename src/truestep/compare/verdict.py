@@ -73,6 +73,7 @@ def summarize(protocol: Protocol, records: Sequence[Record]) -> Summary:
         planned=len(protocol.candidates) * len(protocol.seeds),
         seeds_needed=seeds_needed(max(1, sum(_rival(one) for one in standings)), alpha=protocol.alpha),
         noise_floor=_noise_floor(found[one.candidate]["seconds"] for one in standings if one.again),
+        at_once=protocol.jobs,
     )
     rows = tuple(
         Row(

@@ -17,7 +17,8 @@ def verdict_text(one: Standing, against: Against, limits: Limits) -> str:
     if against.pairs < limits.seeds_needed:
         return f"no claim: {counted(against.pairs, 'seed')}, {limits.seeds_needed} needed"
     parts = [] if one.reached else ["never reached the target"]
-    parts.append(_time(one, against))
+    shared = f", timed with {limits.at_once} runs at once" if limits.at_once > 1 else ""
+    parts.append(f"{_time(one, against)}{shared}")
     parts.append(f"examples to the target {_margin(against.examples, share=True)}")
     parts.append(f"final quality on the test split {_margin(against.quality, share=False)}")
     return "; ".join(parts)

@@ -94,7 +94,8 @@ class RunFolder:
 def asked_of(task: str, settings: Settings, *, seed: int, device: str) -> dict[str, Any]:
     """What a run is asked to be, as JSON values, in the order in which a difference is told."""
     asked = {name: value for name, value in asdict(settings).items() if name not in _FREE}
-    return {"schema": SCHEMA, "task": task, "seed": seed, **asked, "device": device}
+    written: dict[str, Any] = json.loads(json.dumps({"schema": SCHEMA, "task": task, "seed": seed, **asked, "device": device}))
+    return written  # as a file gives it back: a tuple is a list
 
 
 def settings_in(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from truestep.run.clocks import Clocks
 SCHEMA = 1
 """Moves when a field's meaning moves; a reader refuses every other number."""
 
-Status = Literal["reached", "budget", "diverged", "stalled", "out of memory", "error", "stopped"]
+Status = Literal["reached", "budget", "diverged", "stalled", "out of memory", "error", "stopped", "crashed", "timed out"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,8 @@ class RunRecord:
     seed: int
     status: Status
     """"reached" the target; used up its "budget"; "diverged": weights, quality or a loss in float32 that are not finite;
-    "stalled": too many attempts skipped in a row; "out of memory"; "error" in the task's code; "stopped" by the caller."""
+    "stalled": too many attempts skipped in a row; "out of memory"; "error" in the task's code; "stopped" by the caller;
+    "crashed", where the run's own process died, and "timed out", where that was ended."""
     detail: str | None
     """What failed and where, in words. For a run that reached its target or used its budget: where memory ran out and how the
     run went on; None where it did not."""
@@ -70,7 +71,7 @@ class RunRecord:
     test_quality: float | None
     """The quality on the test split at the end of a run that reached its target or used its budget; None for any other."""
     data_digest: str | None
-    """SHA-256 over the data that the run used; None where it was not built."""
+    """SHA-256 over the data that the run used; None where it was not built, or the process died."""
     initial_digest: str | None
     """SHA-256 of the weights before the first attempt; None where no model was built."""
     weights_digest: str | None

@@ -35,17 +35,29 @@ class Progress:
     counts: Counts
     budget_attempts: int
     budget_seconds: float | None
-    seconds: float
-    """Of the primary clock, those of earlier processes of the run included."""
+    clocks: Clocks
+    """Those of earlier processes of the run included."""
     quality: float | None
     """The last evaluation's; None before the first."""
     target: float | None
+    to_target: ToTarget | None
+    """None while the target has not been reached."""
     outcome: Outcome
     """The attempt's."""
-    evaluated: bool
-    """Whether the quality is of this attempt."""
+    evaluation: Evaluation | None
+    """The one after this attempt; None where there was none."""
     alert: Alert | None = None
     """Set where the run's alarm sounded at this attempt."""
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether the quality is of this attempt."""
+        return self.evaluation is not None
+
+    @property
+    def seconds(self) -> float:
+        """Of the primary clock."""
+        return self.clocks.primary
 
     @property
     def examples_per_second(self) -> float:
@@ -196,11 +208,12 @@ class Run:
             counts=self.ready.update.counts,
             budget_attempts=self.ready.plan.attempts,
             budget_seconds=self.settings.budget_seconds,
-            seconds=self.watch.read().primary,
+            clocks=self.watch.read(),
             quality=self.evaluations[-1].quality if self.evaluations else None,
             target=self.ready.plan.target,
+            to_target=self.to_target,
             outcome=outcome,
-            evaluated=evaluated,
+            evaluation=self.evaluations[-1] if evaluated else None,
             alert=alert,
         )
 

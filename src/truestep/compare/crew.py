@@ -1,0 +1,191 @@
+"""The runs of a comparison, each in a process of its own: as many at once as the protocol says, none beyond its time."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from truestep import errors
+from truestep.compare.code import digest_of, source_files
+from truestep.compare.death import charged, died, where, with_process
+from truestep.compare.folder import Folder
+from truestep.compare.order import Slot
+from truestep.compare.process import Ended, Process, end, uninterrupted
+from truestep.compare.settings import settings_of, warmup_of
+from truestep.compare.standing import Record
+from truestep.engine.counts import Counts
+from truestep.engine.policy import Policy
+from truestep.ledger import read, summarize
+from truestep.ledger.environment import environment
+from truestep.run.building import device_of
+from truestep.run.child import Job
+from truestep.tasks import Task
+
+Hear = Callable[[Slot, dict[str, Any]], None]
+"""Takes a run's reports; see truestep.run.child."""
+
+_POLL_SECONDS = 0.1
+_TEARDOWN_SECONDS = 10.0
+"""How long a process may take to end once its record is here."""
+_STARTUP_SECONDS = 60.0
+"""What a process has at the least for its imports and its warm-up, under any limit."""
+_LAST_WORDS_SECONDS = 1.0
+"""How long the last reports of a process that has ended are waited for: its orphans may keep their stream open."""
+
+
+@dataclass(kw_only=True)
+class _Berth:
+    """A run under way."""
+
+    slot: Slot
+    process: Process
+    over_at: float | None = None
+    timed_out: bool = False
+
+
+def in_processes(task: Task, folder: Folder, slots: Sequence[Slot], hear: Hear) -> Generator[tuple[Slot, Record]]:
+    """The runs of `slots`, each with its record as it ends. Closed early, or by Ctrl-C, it ends the processes under way.
+
+    Raises:
+        RunError: the task's code is no longer that which the comparison began with.
+        FileError, UsageError: no run is to blame: a ledger cannot be written, or what was asked cannot be run.
+    """
+    protocol, waiting = folder.protocol, deque(slots)
+    files = source_files(task, protocol.task)
+    code = digest_of(files)
+    inbox: queue.SimpleQueue[tuple[Process, float, bytes | None]] = queue.SimpleQueue()
+    berths: list[_Berth] = []
+    try:
+        while waiting or berths:
+            while waiting and len(berths) < protocol.jobs:
+                slot = waiting.popleft()
+                _demand_code(files, code)
+                with uninterrupted():  # else Ctrl-C might leave a process that nobody knows of
+                    berths.append(_Berth(slot=slot, process=_started(folder, slot, inbox)))
+                hear(slot, {"kind": "started"})
+            _listen(inbox, berths, hear)
+            for berth in [each for each in berths if _is_done(each, protocol.timeout_seconds)]:
+                berths.remove(berth)
+                yield berth.slot, _record(folder, berth)
+    finally:
+        end([berth.process for berth in berths])
+        folder.drop_empty_logs()
+
+
+def _started(folder: Folder, slot: Slot, inbox: queue.SimpleQueue[tuple[Process, float, bytes | None]]) -> Process:
+    protocol, earlier = folder.protocol, folder.record_of(slot)
+    settings = settings_of(protocol, slot.candidate)
+    if earlier is not None and settings.budget_seconds is not None:  # a retried run's clock keeps running
+        settings = replace(settings, budget_seconds=settings.budget_seconds - earlier["total_seconds"])
+    folder.set_aside(slot)
+    job = Job(
+        task=protocol.task,
+        settings=settings,
+        seed=slot.seed,
+        ledger=folder.ledger(slot),
+        protocol_hash=protocol.hash,
+        warmup=warmup_of(protocol, slot.candidate) if protocol.warmup_attempts else None,
+        warmup_seed=max(protocol.seeds) + 1,
+    )
+    return Process.started(job, folder.log(slot), lambda process, when, line: inbox.put((process, when, line)))
+
+
+def _listen(inbox: queue.SimpleQueue[tuple[Process, float, bytes | None]], berths: Sequence[_Berth], hear: Hear) -> None:
+    """Take in what has been reported, or wait a little for it."""
+    ending = any(berth.process.silent or berth.process.report for berth in berths)
+    with suppress(queue.Empty):
+        process, when, line = inbox.get(timeout=0.01 if ending else _POLL_SECONDS)
+        while True:
+            report = process.heard(when, line)
+            slot = next((berth.slot for berth in berths if berth.process is process), None)
+            if report is not None and slot is not None:
+                hear(slot, report)
+            process, when, line = inbox.get_nowait()
+
+
+def _is_done(berth: _Berth, timeout_seconds: float | None) -> bool:
+    """Whether the process has ended and all is heard; one that is beyond its time is ended here."""
+    process, now = berth.process, time.monotonic()
+    if berth.over_at is None and not process.is_over:
+        if process.report is not None:
+            overdue = now > process.heard_at + _TEARDOWN_SECONDS
+        else:
+            overdue = berth.timed_out = timeout_seconds is not None and now > _limit(process, timeout_seconds)
+        if not overdue:
+            return False
+        end([process])
+    berth.over_at = berth.over_at or now
+    return process.silent or now > berth.over_at + _LAST_WORDS_SECONDS
+
+
+def _limit(process: Process, timeout_seconds: float) -> float:
+    """When a process is beyond its time, which begins with the run."""
+    begun = process.moments.get("begun")
+    return process.begun + max(timeout_seconds, _STARTUP_SECONDS) if begun is None else begun + timeout_seconds
+
+
+def _record(folder: Folder, berth: _Berth) -> Record:
+    """The record of a run whose process has ended."""
+    slot, protocol = berth.slot, folder.protocol
+    ended = berth.process.ended(timed_out=berth.timed_out)
+    report, ledger = ended.report or {}, folder.ledger(slot)
+    if report.get("kind") == "refused":
+        raise getattr(errors, report["error"])(report["summary"], hint=report["hint"], **report["facts"])
+    if report.get("kind") == "record":
+        record = report["record"]
+        record |= {"ledger": None if record["ledger"] is None else ledger.relative_to(folder.path).as_posix()}
+    else:
+        record = _died(folder, slot, ended)
+    record = with_process(record, ended, at_once=protocol.jobs)
+    earlier = folder.record_of(slot)
+    return record if earlier is None else charged(record, earlier)
+
+
+def _died(folder: Folder, slot: Slot, ended: Ended) -> Record:
+    device, ledger, log = device_of(None), folder.ledger(slot), folder.log(slot)
+    said = log.read_text(errors="replace")[-20_000:]
+    place = {
+        "ledger": ledger.relative_to(folder.path).as_posix() if ledger.exists() else None,
+        "device": str(device),
+        "emulated": Policy.named(settings_of(folder.protocol, slot.candidate).policy).emulated(device),
+        "environment": environment(device),
+        "protocol_hash": folder.protocol.hash,
+    }
+    return died(
+        ended,
+        slot,
+        counts=_counts(ledger),
+        where=where(said, str(Path(folder.protocol.task.rpartition(":")[0]).resolve())),
+        words=said.strip().rpartition("\n")[2],
+        log=log.relative_to(folder.path).as_posix(),
+        timeout_seconds=folder.protocol.timeout_seconds,
+        place=place,
+    )
+
+
+def _counts(ledger: Path) -> Counts:
+    """What a ledger holds; nothing where the process had not begun one."""
+    try:
+        return summarize(read(ledger)).counts
+    except errors.LedgerError:
+        return Counts()
+
+
+def _demand_code(files: Sequence[Path], code: str) -> None:
+    try:
+        found = digest_of(files)
+    except OSError as error:
+        found = str(error)
+    if found != code:
+        raise errors.RunError(
+            "the task's code has changed since the comparison began",
+            hint="restore it and go on with --resume, or begin anew with another --out",
+            declared=code,
+            found=found,
+        )
