@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
@@ -77,7 +78,7 @@ def _demand_parameter(name: str, p: Parameter, dtypes: tuple[torch.dtype, ...]) 
         raise PolicyError(
             f"parameter {name!r} is {found}, and this policy keeps {wanted} weights", hint=hint, parameter=name, dtype=found
         )
-    if type(p.data) is not Tensor or p.layout is not torch.strided:
+    if type(p.data) not in (Tensor, FakeTensor) or p.layout is not torch.strided:  # a fake stands for a plain one
         raise OptimizerError(
             f"parameter {name!r} is a {type(p.data).__name__} in layout {p.layout}, and the engine takes dense local tensors",
             hint="sharded and sparse parameters are not supported",

@@ -1,4 +1,4 @@
-"""The result: what an update takes, predicted from shapes, measured beside it, and beside other choices."""
+"""The result: what is known of an update's memory, with its report."""
 
 from __future__ import annotations
 
@@ -6,40 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from truestep.footprint import report
-from truestep.footprint.log import Attempts, Categories
+from truestep.footprint.facts import Facts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beside:
-    """The same window under another policy or in other microbatches, predicted."""
-
-    policy: str
-    microbatches: int
-    peak_bytes: int
-    each: Categories
-
-
-@dataclass(frozen=True, kw_only=True)
-class Footprint:
+class Footprint(Facts):
     """What the attempts of one update take: `str()` is the report, `record()` the same for JSON, all in bytes."""
-
-    subject: str
-    """The task's name, or the model's class."""
-    policy: str
-    optimizer: str
-    device: str
-    microbatches: int
-    parameters: int
-    """Elements of all parameters, tied ones once."""
-    frozen: int
-    """Of them, elements that take no gradient, hence no moments."""
-    predicted: Attempts | None
-    not_predicted: str | None
-    """Why there is no prediction; None where there is one."""
-    measured: Attempts | None
-    not_measured: str | None
-    """Why nothing was measured; None where it was."""
-    beside: tuple[Beside, ...]
 
     @property
     def peak_bytes(self) -> int:

@@ -15,7 +15,8 @@ from truestep.engine.update import Update
 from truestep.errors import RunError, TruestepError, UsageError
 from truestep.footprint.allocator import allocator_of
 from truestep.footprint.attempting import attempted
-from truestep.footprint.footprint import Beside, Footprint
+from truestep.footprint.facts import Beside
+from truestep.footprint.footprint import Footprint
 from truestep.footprint.log import Attempted, Attempts
 from truestep.footprint.twin import copying, faking, like_window, twin
 from truestep.footprint.watching import DataDependentError

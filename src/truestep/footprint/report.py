@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
+from truestep.footprint.facts import Beside, Facts
 from truestep.footprint.log import CATEGORIES, Account, Attempted, Attempts
 from truestep.footprint.sizes import both, readable
-
-if TYPE_CHECKING:
-    from truestep.footprint.footprint import Beside, Footprint
 
 COLUMNS = ("bytes", "predicted", "measured", "a parameter", "at the peak")
 _NAMES = {
@@ -28,7 +25,7 @@ _NAMES = {
 }
 
 
-def title(footprint: Footprint) -> str:
+def title(footprint: Facts) -> str:
     """Whose memory it is."""
     frozen = f" ({footprint.frozen:,} frozen)" if footprint.frozen else ""
     return (
@@ -37,7 +34,7 @@ def title(footprint: Footprint) -> str:
     )
 
 
-def rows(footprint: Footprint) -> list[tuple[str, ...]]:
+def rows(footprint: Facts) -> list[tuple[str, ...]]:
     """The table: a later attempt by category, each by itself; then the peaks of first and later attempts."""
     predicted, measured = footprint.predicted, footprint.measured
     found = measured or predicted
@@ -61,12 +58,12 @@ def rows(footprint: Footprint) -> list[tuple[str, ...]]:
     return lines
 
 
-def sentences(footprint: Footprint) -> list[str]:
+def sentences(footprint: Facts) -> list[str]:
     """What the table does not say."""
     return [*_missing(footprint), *_when(footprint), *_difference(footprint), *_beside(footprint)]
 
 
-def text(footprint: Footprint) -> str:
+def text(footprint: Facts) -> str:
     """All of it as plain text."""
     table = [COLUMNS, *rows(footprint)]
     widths = [max(len(row[place]) for row in table) for place in range(len(COLUMNS))]
@@ -91,14 +88,14 @@ def _higher(side: Attempts) -> Attempted:
     return side.first if side.first.peak_bytes >= side.later.peak_bytes else side.later
 
 
-def _missing(footprint: Footprint) -> Iterator[str]:
+def _missing(footprint: Facts) -> Iterator[str]:
     if footprint.not_predicted is not None:
         yield f"Not predicted: {footprint.not_predicted}."
     if footprint.not_measured is not None:
         yield f"Not measured: {footprint.not_measured}."
 
 
-def _when(footprint: Footprint) -> Iterator[str]:
+def _when(footprint: Facts) -> Iterator[str]:
     """When the peak comes, by both accounts, and what first and later attempts differ by."""
     sides = [("measured", footprint.measured), ("predicted", footprint.predicted)]
     told = [
@@ -112,13 +109,13 @@ def _when(footprint: Footprint) -> Iterator[str]:
     first, later = side.first, side.later
     if first.peak_bytes > later.peak_bytes:
         yield (
-            f"A first attempt takes {readable(first.peak_bytes - later.peak_bytes)} more than a later one: its step keeps a copy of "  # noqa: E501 - one sentence
-            "the weights, in case it fails, while the optimizer's state appears."
+            f"A first attempt takes {readable(first.peak_bytes - later.peak_bytes)} more than a later one: "
+            "its step keeps a copy of the weights, in case it fails, while the optimizer's state appears."
         )
     elif later.peak_bytes > first.peak_bytes:
         yield (
-            f"A later attempt takes {readable(later.peak_bytes - first.peak_bytes)} more than the first: the optimizer's state is there "  # noqa: E501 - one sentence
-            "from the start."
+            f"A later attempt takes {readable(later.peak_bytes - first.peak_bytes)} more than the first: "
+            "the optimizer's state is there from the start."
         )
 
 
@@ -130,15 +127,16 @@ def _which(side: Attempts) -> str:
     )
 
 
-def _difference(footprint: Footprint) -> Iterator[str]:
+def _difference(footprint: Facts) -> Iterator[str]:
     """Predicted and measured, storage by storage, and what the allocator adds."""
     predicted, measured = footprint.predicted, footprint.measured
-    error = footprint.relative_error
-    if predicted is None or measured is None or error is None:
+    if predicted is None or measured is None:
         return
+    error = predicted.peak_bytes / measured.peak_bytes - 1.0
     theirs = measured.later if measured.later.peak_bytes > measured.first.peak_bytes else measured.first
     ours = predicted.later if theirs is measured.later else predicted.first
-    yield f"The prediction is {abs(error):.1%} {'above' if error > 0 else 'below'} the measured peak: {_reasons(ours.account, theirs)}."  # noqa: E501 - one sentence
+    side = "above" if error > 0 else "below"
+    yield f"The prediction is {abs(error):.1%} {side} the measured peak: {_reasons(ours.account, theirs)}."
 
 
 def _reasons(ours: Account, theirs: Attempted) -> str:
@@ -160,7 +158,7 @@ def _inside(theirs: Attempted) -> int:
     return 0 if theirs.allocated_bytes is None else max(0, theirs.allocated_bytes - theirs.account.peak_bytes)
 
 
-def _beside(footprint: Footprint) -> Iterator[str]:
+def _beside(footprint: Facts) -> Iterator[str]:
     """What the policy, and the split, change of this very window."""
     if footprint.predicted is None:
         return
@@ -174,12 +172,18 @@ def _beside(footprint: Footprint) -> Iterator[str]:
             shown = ", ".join(
                 change for kind, change in zip(kinds, changes, strict=True) if getattr(other.each, kind) or getattr(own, kind)
             )
-            yield f"In {_split(other.microbatches)} ({footprint.microbatches}): {shown}, peak {readable(other.peak_bytes)} ({readable(peak)})."  # noqa: E501 - one sentence
+            yield (
+                f"In {_split(other.microbatches)} ({footprint.microbatches}): {shown}, "
+                f"peak {readable(other.peak_bytes)} ({readable(peak)})."
+            )
         if other.policy == footprint.policy and footprint.microbatches == 1:
-            yield "Microbatches divide activations; gradients are as large in any split, and narrow ones are then summed in float32."  # noqa: E501 - one sentence
+            yield (
+                "Microbatches divide activations; gradients are as large in any split, "
+                "and narrow ones are then summed in float32."
+            )
 
 
-def _policy(footprint: Footprint, other: Beside) -> Iterator[str]:
+def _policy(footprint: Facts, other: Beside) -> Iterator[str]:
     assert footprint.predicted is not None
     own = footprint.predicted.each
     if own.weights == other.each.weights:

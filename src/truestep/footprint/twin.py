@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from truestep.engine import store
 from truestep.engine.clip import NoClip
-from truestep.engine.demands import demand_parameters
 from truestep.engine.policy import Policy
 from truestep.engine.update import Update
 from truestep.probe.tree import leaves
@@ -61,22 +57,21 @@ def twin(update: Update[Any], like: Like, *, policy: Policy) -> Update[Any]:
         for value in (*module._buffers.values(), *vars(module).values()):
             memo.update({id(leaf): like(leaf) for _, leaf in leaves(value) if isinstance(leaf, Tensor) and id(leaf) not in memo})
     model: nn.Module = copy.deepcopy(plan.model, memo)
-    with _fakes_admitted():
-        return Update(
-            model,
-            lambda params: _optimizers(update, params, like),
-            loss=plan.loss,
-            loss_is=plan.loss_is,
-            weight=plan.weight,
-            policy=policy,
-            scale=update.scale if policy.name == plan.policy.name else None,
-            clip=None if isinstance(plan.clip, NoClip) else plan.clip,
-            examples=plan.examples,
-            tokens=plan.tokens,
-            check_weight=False,
-            allow_underflow=True,
-            track_moves=plan.track_moves,
-        )
+    return Update(
+        model,
+        lambda params: _optimizers(update, params, like),
+        loss=plan.loss,
+        loss_is=plan.loss_is,
+        weight=plan.weight,
+        policy=policy,
+        scale=update.scale if policy.name == plan.policy.name else None,
+        clip=None if isinstance(plan.clip, NoClip) else plan.clip,
+        examples=plan.examples,
+        tokens=plan.tokens,
+        check_weight=False,
+        allow_underflow=True,
+        track_moves=plan.track_moves,
+    )
 
 
 def like_window(window: list[Any], like: Like) -> list[Any]:
@@ -113,16 +108,3 @@ def _copied(original: Optimizer, memo: dict[int, Any]) -> Optimizer:
         if by_default and all(isinstance(p.data, FakeTensor) and p.device.type == "cuda" for p in group["params"]):
             group["foreach"] = True
     return other
-
-
-@contextmanager
-def _fakes_admitted() -> Iterator[None]:
-    """The engine refuses parameters that are no plain tensors. A fake stands for one: it is asked for its device alone."""
-
-    def demand(params: list[Parameter], names: Mapping[int, str], **wanted: Any) -> torch.device:
-        if all(isinstance(p.data, FakeTensor) for p in params):
-            return params[0].device
-        return demand_parameters(params, dict(names), **wanted)
-
-    with mock.patch.object(store, "demand_parameters", demand):
-        yield
