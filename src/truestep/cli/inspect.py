@@ -6,20 +6,16 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
+from truestep.cli._options import demand_writable, loss_scale
 from truestep.cli._output import print_json, print_table, stdout_is_talk
-from truestep.disk import atomic
-from truestep.errors import FileError, UsageError
 from truestep.pages.inspection.headline import advice, headline
 from truestep.pages.inspection.operations import alike
 from truestep.pages.inspection.wording import exponent_in_use, layer, magnitudes, power, scales
 from truestep.pages.words import SPACE, percent
-
-if TYPE_CHECKING:
-    from truestep.engine.scale import LossScale
 
 Record = Mapping[str, Any]
 
@@ -69,7 +65,7 @@ class Command:
     def run(self) -> int:
         """Inspect, write the page, print."""
         if self.html is not None:
-            _prove_writable(self.html)
+            demand_writable(self.html)
         record = self._inspected()
         if self.html is not None:
             from truestep.pages.inspection import write  # noqa: PLC0415  # the templates are slow to import
@@ -94,31 +90,8 @@ class Command:
                 after=self.after,
                 seed=self.seed,
                 device=self.device,
-                scale=self._scale(),
+                scale=loss_scale(self.scale),
             ).record()
-
-    def _scale(self) -> LossScale | None:
-        from truestep.compare.candidate import Candidate  # noqa: PLC0415
-        from truestep.compare.settings import scale_of  # noqa: PLC0415
-        from truestep.errors import ProtocolError  # noqa: PLC0415
-
-        if self.scale is None:
-            return None
-        try:
-            written = Candidate.parse(f"{self.policy} scale={self.scale}").scale
-        except ProtocolError as error:
-            raise UsageError(
-                f"--scale {self.scale} says nothing", hint=(error.hint or "").replace("scale=", "--scale ")
-            ) from None
-        assert written is not None
-        return scale_of(written)
-
-
-def _prove_writable(path: Path) -> None:
-    try:
-        atomic.prove_writable(path)
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror}", hint="name a file in a folder that exists") from error
 
 
 def _print(record: Record) -> None:

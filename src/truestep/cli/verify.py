@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from truestep.cli._options import loss_scale
 from truestep.cli._output import print_json, print_table, stdout_is_talk
-from truestep.errors import UsageError
 from truestep.pages.words import counted
 
 if TYPE_CHECKING:
     from truestep.engine.clip import Clip
-    from truestep.engine.scale import LossScale
     from truestep.verification.result import Verification
 
 _FAILED = 1
@@ -68,7 +67,7 @@ class Command:
                 microbatches=self.accumulate,
                 seed=self.seed,
                 device=self.device,
-                scale=self._scale(),
+                scale=loss_scale(self.scale),
                 clip=self._clip(),
                 attempts=self.attempts,
             )
@@ -77,22 +76,6 @@ class Command:
         else:
             _print(result, every=self.all)
         return 0 if result.passed else _FAILED
-
-    def _scale(self) -> LossScale | None:
-        from truestep.compare.candidate import Candidate  # noqa: PLC0415
-        from truestep.compare.settings import scale_of  # noqa: PLC0415
-        from truestep.errors import ProtocolError  # noqa: PLC0415
-
-        if self.scale is None:
-            return None
-        try:
-            written = Candidate.parse(f"{self.policy} scale={self.scale}").scale
-        except ProtocolError as error:
-            raise UsageError(
-                f"--scale {self.scale} says nothing", hint=(error.hint or "").replace("scale=", "--scale ")
-            ) from None
-        assert written is not None
-        return scale_of(written)
 
     def _clip(self) -> Clip | None:
         from truestep.engine.clip import ClipNorm  # noqa: PLC0415
