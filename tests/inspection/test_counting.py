@@ -10,7 +10,8 @@ import torch
 
 from truestep.formats import BLOCKS, FORMATS
 from truestep.formats.torch_dtypes import DTYPES
-from truestep.inspection.counting import BLOCK, PER_TENSOR, RAW, Counting, _class_of, elements
+from truestep.inspection.bits import RAW, class_of
+from truestep.inspection.counting import BLOCK, PER_TENSOR, Counting, elements
 from truestep.inspection.spread import BOUNDS, NO_LOSSES, Losses, Spread, overflow_bound, split
 
 
@@ -61,7 +62,7 @@ def test_sparse_and_complex_gradients_are_counted_by_their_elements() -> None:
 
 
 def test_a_raw_class_lies_in_one_class_of_the_bounds() -> None:
-    assert {_class_of(raw) for raw in range(RAW)} == set(range(len(BOUNDS)))
+    assert {class_of(raw) for raw in range(RAW)} == set(range(len(BOUNDS)))
 
 
 def by_hand(values: list[float], name: str, scale: int) -> Losses:

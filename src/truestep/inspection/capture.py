@@ -162,7 +162,10 @@ def as_computed(gradient: Tensor, compute: torch.dtype) -> Tensor:
     """
     held = elements(gradient)
     narrow = held.to(compute)
-    return narrow if torch.equal(narrow.to(held.dtype).nan_to_num(), held.nan_to_num()) else held
+    wide = narrow.to(held.dtype)
+    if torch.equal(wide, held):
+        return narrow
+    return narrow if torch.equal(wide.nan_to_num(), held.nan_to_num()) else held  # a NaN equals nothing
 
 
 def _is_layer(module: nn.Module) -> bool:

@@ -38,7 +38,8 @@ from truestep.tasks.loading import load
 _ASSUMED = (
     "Predicted: the spread of a float32 run of the same windows from the same weights and random state, rounded to nearest by"
     " each format's own rules. It leaves out what low precision does to the numbers on their way.",
-    "MX: blocks of 32 along the last dimension, scale 2^(floor(log2 amax) - emax); exact where that scale is 2^-127 or more.",
+    "MX: blocks of 32 along the last dimension, scale 2^(floor(log2 amax) - emax); exact where that scale is 2^-127 or more."
+    " Of the first inspected attempt alone.",
     "fp8 per tensor: the largest power of two at which the tensor's own largest number does not overflow.",
 )
 
@@ -171,10 +172,10 @@ class _Inspecting:
                 capture.close()
 
     def _expect(self, window: list[Any], trained: dict[str, Parameter], exponent: int) -> None:
-        capture = self._capture
+        capture, first = self._capture, not self._inspected
 
         def expect(row: Row, source: Hashable, tensor: Tensor) -> None:
-            row.expect(source, tensor, exponent, compared=self._low)
+            row.expect(source, tensor, exponent, compared=self._low, blocks=first)
 
         with self._update.in_float32():
             capture.weights(expect)

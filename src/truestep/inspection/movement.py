@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from truestep.formats import FORMATS, Format
+from truestep.inspection.counting import AT_ONCE
 from truestep.inspection.result import Movement
 
 STORED = ("fp32", "bf16", "fp16")
@@ -24,14 +25,20 @@ class Moving:
     def add(self, before: Mapping[str, Tensor], after: Mapping[str, Tensor], updated: Mapping[str, Tensor]) -> None:
         """One completed attempt: float32 weights before and after, and where the gradient at the optimizer was not 0."""
         for name, weights in before.items():
-            change = after[name] - weights  # exact wherever it is small beside the weight: Sterbenz
-            where = change != 0
-            if name in updated and updated[name].shape == where.shape:
-                where |= updated[name]
-            self._elements[name] = self._elements.get(name, 0) + int(where.count_nonzero())
-            stuck = self._stuck.setdefault(name, dict.fromkeys(STORED, 0))
-            for each in STORED:
-                stuck[each] += int(below_half_ulp(change, weights, FORMATS[each]).logical_and_(where).count_nonzero())
+            given = updated.get(name)
+            whole = given if given is not None and given.shape == weights.shape else torch.zeros_like(weights, dtype=torch.bool)
+            self._elements.setdefault(name, 0)
+            self._stuck.setdefault(name, dict.fromkeys(STORED, 0))
+            parts = (torch.split(each.reshape(-1), AT_ONCE) for each in (weights, after[name], whole))
+            for old, new, touched in zip(*parts, strict=True):
+                self._add(name, old, new, touched)
+
+    def _add(self, name: str, old: Tensor, new: Tensor, touched: Tensor) -> None:
+        change = new - old  # exact wherever it is small beside the weight: Sterbenz
+        where = (change != 0).logical_or_(touched)
+        self._elements[name] += int(where.count_nonzero())
+        for each in STORED:
+            self._stuck[name][each] += int(below_half_ulp(change, old, FORMATS[each]).logical_and_(where).count_nonzero())
 
     def movements(self, layers: Mapping[str, str]) -> tuple[Movement, ...]:
         """What was counted, by parameter; `layers` says which layer holds each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +19,22 @@ from truestep.inspection.scales import scale_range
 from truestep.inspection.spread import NO_LOSSES, Losses, Spread
 
 
+class _Expected(NamedTuple):
+    """A tensor of the float32 run."""
+
+    shape: torch.Size
+    there: Tensor | None
+    """Where it is finite and not 0; None: everywhere."""
+
+    def elements(self) -> int:
+        """How many elements are finite and not 0."""
+        return self.shape.numel() if self.there is None else int(self.there.count_nonzero())
+
+    def among(self, where: Tensor) -> int:
+        """How many of these stand where `where` says."""
+        return int((where if self.there is None else where.logical_and_(self.there)).count_nonzero())
+
+
 class Row:
     """The float32 numbers, counted by the scale that they would have had; and what low precision made of the same tensors.
 
@@ -29,18 +45,21 @@ class Row:
     def __init__(self, layer: str, module: str, kind: Kind) -> None:
         self.layer, self.module, self.kind = layer, module, kind
         self._counted: dict[int, Counting] = {}
-        self._expected: dict[Hashable, deque[Tensor]] = {}
-        """Where each float32 tensor of this attempt was finite and not 0, by its source and in order."""
+        self._expected: dict[Hashable, deque[_Expected]] = {}
+        """The float32 tensors of this attempt, by source and in order."""
         self._dtypes: set[torch.dtype] = set()
         self._counts = dict.fromkeys(("elements", "flushed", "overflowed", "infinities", "nans", "unmatched"), 0)
 
-    def expect(self, source: Hashable, tensor: Tensor, scale: int, *, compared: bool) -> None:
-        """A tensor of the float32 run, in original units; `compared`: low precision will make the same one."""
+    def expect(self, source: Hashable, tensor: Tensor, scale: int, *, compared: bool, blocks: bool) -> None:
+        """A tensor of the float32 run, in original units; `compared`: low precision will make the same one.
+
+        `blocks`: what MX makes of it is counted too.
+        """
         held = elements(tensor)
-        self._counted.setdefault(scale if self.kind in SCALED else 0, Counting()).add(held)
+        full = self._counted.setdefault(scale if self.kind in SCALED else 0, Counting()).add(held, blocks=blocks)
         if compared:
-            there = held != 0
-            self._expected.setdefault(source, deque()).append(there if _finite(held) else there.logical_and_(held.isfinite()))
+            there = None if full else (held != 0).logical_and_(held.isfinite())
+            self._expected.setdefault(source, deque()).append(_Expected(held.shape, there))
 
     def compare(self, source: Hashable, tensor: Tensor) -> None:
         """The same tensor as low precision made it, scaled or not."""
@@ -51,14 +70,14 @@ class Row:
             counts["infinities"] += int(held.isinf().sum())
             counts["nans"] += int(held.isnan().sum())
         coming = self._expected.get(source)
-        there = coming.popleft() if coming else None
-        if there is None or there.shape != held.shape:
+        expected = coming.popleft() if coming else None
+        if expected is None or expected.shape != held.shape:
             counts["unmatched"] += held.numel()
             return
-        counts["elements"] += int(there.count_nonzero())
-        counts["flushed"] += int((held == 0).logical_and_(there).count_nonzero())
+        counts["elements"] += expected.elements()
+        counts["flushed"] += expected.among(held == 0)
         if not finite:
-            counts["overflowed"] += int(held.isfinite().logical_not_().logical_and_(there).count_nonzero())
+            counts["overflowed"] += expected.among(held.isfinite().logical_not_())
 
     def close(self) -> None:
         """The attempt is over; a skipped one leaves float32 tensors that nothing was compared with."""
