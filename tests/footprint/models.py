@@ -38,7 +38,7 @@ def convolutional() -> nn.Module:
 
 def deep() -> nn.Module:
     return nn.Sequential(
-        *(layer for _ in range(16) for layer in (nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU())), nn.Linear(64, 5)
+        *(layer for _ in range(8) for layer in (nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU())), nn.Linear(64, 5)
     )
 
 

@@ -32,7 +32,8 @@ class Categories:
     batch: int = 0
     """The window's microbatches."""
     temporaries: int = 0
-    """All else: values that no backward needs, gradients of activations, copies in the finite check and the step."""
+    """All else: values that no backward needs, what a checkpointed layer computes again, gradients of activations, copies in the
+    finite check and the step."""
 
     workspaces: int = 0
     """Inside of kernels: by rule in a prediction. In a measurement only the allocator knows them, and nobody's kind."""
