@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from truestep.engine.update import Update
-from truestep.inspection.inspect import _built, _Inspecting
+from truestep.inspection.inspect import _built
+from truestep.inspection.inspecting import Inspecting
 from truestep.tasks.loading import load
 
 torch.set_num_threads(1)
@@ -50,7 +51,7 @@ def seconds(work, windows):
 
 def ratios(update, windows):
     """Seconds of a plain attempt, and medians of both ratios."""
-    inspecting = _Inspecting(update, 1, 0)
+    inspecting = Inspecting(update, 1, 0)
     plain, inspected = (
         lambda window, index: update(window),
         lambda window, index: inspecting._inspect(list(window), window, index),

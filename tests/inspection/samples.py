@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from truestep.formats import BLOCKS, FORMATS
-from truestep.inspection.result import SCALED, Advice, Inspected, Inspection, Kind, Measured, Movement, Numbers, Operation
+from truestep.inspection.numbers import SCALED, Kind, Measured, Numbers
+from truestep.inspection.result import Advice, Inspected, Inspection, Movement, Operation
 from truestep.inspection.scales import scale_range
 from truestep.inspection.spread import Spread
 

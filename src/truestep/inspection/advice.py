@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from truestep.formats import FORMATS
-from truestep.inspection.result import Advice, Movement, Numbers
+from truestep.inspection.numbers import Numbers
+from truestep.inspection.result import Advice, Movement
 from truestep.inspection.scales import scale_range
 from truestep.inspection.spread import Losses
 from truestep.inspection.words import percent

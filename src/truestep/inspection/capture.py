@@ -14,7 +14,7 @@ from torch.nn import Parameter
 from truestep.engine.store import Store
 from truestep.engine.windows import Window
 from truestep.inspection.counting import elements
-from truestep.inspection.result import Kind
+from truestep.inspection.numbers import Kind
 from truestep.inspection.rows import Row
 from truestep.probe.tree import leaves
 

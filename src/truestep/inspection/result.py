@@ -7,100 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from truestep.formats import FORMATS
-from truestep.inspection.scales import HIGHEST, LOWEST, ScaleRange
-from truestep.inspection.spread import STORABLE, Losses, Spread
-from truestep.inspection.words import report
+from truestep.inspection.numbers import Kind, Numbers
+from truestep.inspection.spread import STORABLE
+from truestep.inspection.words import binades, percent
 
 SCHEMA = 1
-
-Kind = Literal["weights", "activations", "activation gradients", "weight gradients", "gradients at the optimizer"]
-SCALED: tuple[Kind, ...] = ("activation gradients", "weight gradients")
-"""The kinds that a backward computes, at the loss scale."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What really stood in the tensors of the attempts in low precision, held against float32 element by element."""
-
-    dtypes: tuple[str, ...]
-    """The formats that autocast really used, by our names ("fp16"), or torch's where the table has none; sorted."""
-    elements: int
-    """Finite and not 0 in float32, where both runs made the same tensor."""
-    flushed: int
-    """Of these: 0 in the attempt."""
-    overflowed: int
-    """Of these: infinite or NaN in the attempt."""
-    infinities: int
-    """In the attempt, whatever stood there in float32."""
-    nans: int
-    unmatched: int
-    """Elements that only one of the two runs had: a model that computes something else in low precision."""
-
-    def share(self, name: Literal["flushed", "overflowed"]) -> float | None:
-        """The share of `elements`, from 0 to 1; None of no elements."""
-        count: int = getattr(self, name)
-        return count / self.elements if self.elements else None
-
-    def record(self) -> dict[str, Any]:
-        """JSON-ready: counts, and shares that are null where there are no elements."""
-        shares = {"flushed_share": self.share("flushed"), "overflowed_share": self.share("overflowed")}
-        return asdict(self) | {"dtypes": list(self.dtypes)} | shares
-
-
-@dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """One kind of numbers of one layer, over all inspected attempts; in original units, of the float32 run."""
-
-    layer: str
-    """The module's name in the model; "" for the model itself, and for all layers together in `Inspection.whole`."""
-    module: str
-    """Its class; "" for all layers together."""
-    kind: Kind
-    tensors: int
-    """How many tensors were looked at."""
-    spread: Spread
-    format: str
-    """What `at_one`, `in_use` and `scales` are about: the format that the tensors really had in the attempts, or the policy's,
-    where they had several. The row of all layers adds up theirs."""
-    at_one: Losses
-    """Predicted at scale 1."""
-    in_use: Losses
-    """Predicted at the loss scale of each attempt; as at 1 where the kind is not scaled. Of all layers: the sum over them."""
-    measured: Measured | None
-    """None under a policy that computes in float32."""
-    scales: ScaleRange | None
-    """None for kinds that the loss scale does not multiply."""
-    blocks: Mapping[str, Losses]
-    """By the name of an MX format: blocks of 32 along the last dimension, each with its own power of two."""
-    per_tensor: Mapping[str, Losses]
-    """By the name of an fp8 format: each tensor scaled by the largest power of two at which nothing overflows."""
-    note: str | None
-    """In words what is particular ("every number is 0"); None where nothing is."""
-
-    @property
-    def formats(self) -> dict[str, Losses]:
-        """Predicted at scale 1, by the name of each format that numbers are stored in."""
-        return {name: self.spread.losses(each) for name, each in STORABLE.items()}
-
-    def record(self) -> dict[str, Any]:
-        """JSON-ready. `tables` holds the counts lost in each format at each scale 2^from, 2^(from + 1), ..."""
-        return {
-            "layer": self.layer,
-            "module": self.module,
-            "kind": self.kind,
-            "tensors": self.tensors,
-            "format": self.format,
-            "spread": self.spread.record(),
-            "at_one": self.at_one.record(),
-            "in_use": self.in_use.record(),
-            "measured": None if self.measured is None else self.measured.record(),
-            "scales": None if self.scales is None else self.scales.record(),
-            "formats": _records(self.formats),
-            "blocks": _records(self.blocks),
-            "per_tensor": _records(self.per_tensor),
-            "tables": {name: _table(self.spread, name) for name in STORABLE},
-            "note": self.note,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,17 +148,7 @@ class Inspection:
 
     def __str__(self) -> str:
         """The report in plain text."""
-        return report(self)
-
-
-def _records(losses: Mapping[str, Losses]) -> dict[str, Any]:
-    return {name: each.record() for name, each in losses.items()}
-
-
-def _table(spread: Spread, name: str) -> dict[str, Any]:
-    """The losses at every scale from 2^LOWEST to 2^HIGHEST: what a page looks up instead of computing it."""
-    at = [spread.losses(FORMATS[name], scale=scale) for scale in range(LOWEST, HIGHEST + 1)]
-    return {"from": LOWEST, **{each: [getattr(one, each) for one in at] for each in ("flushed", "subnormal", "overflowed")}}
+        return _report(self)
 
 
 def _region(name: str) -> dict[str, float | None]:
@@ -260,3 +161,31 @@ def _region(name: str) -> dict[str, float | None]:
         "smallest_normal": each.smallest_normal,
         "largest": each.max,
     }
+
+
+def _report(found: Inspection) -> str:
+    """All of it, 100 columns at most but for long names."""
+    skipped = sum(not each.completed for each in found.attempts)
+    scales = " ".join(dict.fromkeys(f"{each.scale:g}" for each in found.attempts))
+    lines = [
+        f"{found.task or 'an update'}, policy {found.policy} on {found.device}: {len(found.attempts)} attempts inspected"
+        f" after {' '.join(str(each.after) for each in found.attempts)}, {skipped} skipped, loss scale {scales}",
+        "",
+        f"{'layer':24} {'kind':26} {'range':>14} {'flushed':>9} {'measured':>9} {'subnormal':>9} {'overflow':>9}",
+        *(_line(each) for each in (*found.whole, *found.numbers)),
+        "",
+        *(f"{each.layer or 'model'}: {each.scales}" for each in found.numbers if each.scales is not None),
+        "",
+        *(f"{'model' if each.layer is None else each.layer or 'model'}: {each.text} ({each.reason})" for each in found.advice),
+        "",
+        *found.notes,
+    ]
+    return "\n".join(lines)
+
+
+def _line(each: Numbers) -> str:
+    measured = "-" if each.measured is None else percent(each.measured.share("flushed"))
+    use = each.in_use
+    shares = [percent(use.share("flushed")), measured, percent(use.share("subnormal")), percent(use.share("overflowed"))]
+    where = (each.layer or "model") if each.module else "all layers"
+    return f"{where:24} {each.kind:26} {binades(each.spread):>14} " + " ".join(f"{share:>9}" for share in shares)

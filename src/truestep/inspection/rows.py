@@ -14,7 +14,7 @@ from truestep.errors import FormatError
 from truestep.formats import FORMATS
 from truestep.formats.torch_dtypes import format_of
 from truestep.inspection.counting import Counting, elements
-from truestep.inspection.result import SCALED, Kind, Measured, Numbers
+from truestep.inspection.numbers import SCALED, Kind, Measured, Numbers
 from truestep.inspection.scales import scale_range
 from truestep.inspection.spread import NO_LOSSES, Losses, Spread
 
