@@ -6,13 +6,14 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
+from truestep.pages.words import listing
 from truestep.verification import suspect
 from truestep.verification.arrival import Arrival
 from truestep.verification.bias import bias_of
 from truestep.verification.criterion import FLOAT32_UNIT, SAFETY, Computed, Judgement, Level, derivation, judged
 from truestep.verification.gap import Gap, gaps, whole
-from truestep.verification.reference import Gradients, References, clipped, references
-from truestep.verification.result import Skipped, Verification, row_of
+from truestep.verification.reference import Gradients, References, clipped, kinks_of, references
+from truestep.verification.result import SHOWN, Skipped, Verification, row_of
 from truestep.verification.roundings import Counting, Roundings
 from truestep.verification.subject import Full, Subject
 from truestep.verification.subject_state import Snapshot
@@ -40,7 +41,6 @@ class Comparison:
         self._notes: dict[str, None] = {}
         self._rounded: Roundings | None = None
         self._plain: Roundings | None = None
-        self._has_kinks = True
         self._before: Gradients | None = None
         self._suspect: Suspect | None = None
 
@@ -51,6 +51,7 @@ class Comparison:
         self._microbatches = self._microbatches or len(full.window)
         start, scale = Snapshot(subject.model, subject.optimizers), subject.scale()
         found = self._references(full)
+        held = subject.stepped()
         arrival = Arrival(subject.optimizers, subject.names)
         counting = Counting(paused=lambda: arrival.stepping) if self._rounded is None else None
         with counting or nullcontext(), arrival:
@@ -60,12 +61,20 @@ class Comparison:
             return
         if counting is not None:
             self._rounded = counting.seen(microbatches=len(full.window))
+        traces = Traces(full, start, arrival.gradients, found.judge, self._clipped(found.judge, held))
+        measured = gaps(arrival.gradients, self._clipped(found.plain, held), traces.wanted)
+        together = whole(measured)
         computed = self._computed(found, scale=scale, microbatches=len(full.window))
-        wanted = clipped(found.judge, subject.clip)
-        measured = gaps(arrival.gradients, clipped(found.plain, subject.clip), wanted)
-        self._compared.append(Compared(index, {gap.name: gap for gap in measured}, whole(measured), computed))
+        explained = computed.explain(measured, whole=together.reference)
+        if not explained:
+            with start():
+                kinks = kinks_of(subject, full, doubled=found.why_not is None)
+            computed = replace(computed, kinks=kinks.risk(computed.unit))
+        self._compared.append(Compared(index, {gap.name: gap for gap in measured}, together, computed))
         self._note_what_limits(full, found, arrival)
-        self._look(Traces(full, start, arrival.gradients, found.judge, wanted))
+        self._note_what_is_not_stepped(found, held)
+        if not explained and self._suspect is None:
+            self._look(traces)
         self._before = arrival.gradients
 
     def result(self) -> Verification:
@@ -82,23 +91,32 @@ class Comparison:
             microbatches=self._microbatches,
             skipped=tuple(self._skipped),
             rows=tuple(sorted(rows, key=lambda row: row.rank)),
-            criterion=derivation(self._compared[-1].computed) if self._compared else (),
+            criterion=self._derivation(),
             bias=bias_of([each.whole.signed for each in self._compared], allowed=allowed),
             reading=None,
             coupling=None,
+            remainder=None,
             notes=tuple(self._notes),
         )
         if not verification.beyond or self._suspect is None:
             return verification
-        return replace(verification, reading=self._suspect.reading, coupling=self._suspect.coupling)
+        return replace(verification, **self._suspect._asdict())
+
+    def _derivation(self) -> tuple[str, ...]:
+        """Of the last attempt; of one in which kinks were met, where there was one."""
+        shown = max(reversed(self._compared), key=lambda each: each.computed.kinks, default=None)
+        return () if shown is None else derivation(shown.computed)
+
+    def _clipped(self, gradients: Gradients, held: frozenset[str]) -> Gradients:
+        """As the loop clips them: what no optimizer holds has no part in it."""
+        inside = {name: gradient for name, gradient in gradients.items() if name in held}
+        return {**gradients, **clipped(inside, self._subject.clip)}
 
     def _references(self, full: Full) -> References:
         counting = Counting() if self._plain is None else None
-        found = references(self._subject, full, counting=counting, watch=self._has_kinks)
+        found = references(self._subject, full, counting=counting)
         if counting is not None:
             self._plain = counting.seen(microbatches=1)
-        if found.kinks is not None:
-            self._has_kinks = found.kinks.any
         return found
 
     def _computed(self, found: References, *, scale: float | None, microbatches: int) -> Computed:
@@ -111,7 +129,7 @@ class Comparison:
             smallest=self._rounded.smallest,
             scale=scale,
             microbatches=microbatches,
-            kinks=0.0 if found.kinks is None else found.kinks.risk(self._rounded.unit),
+            kinks=0.0,
             plain_unit=self._plain.unit,
             judged_by_float64=found.why_not is None,
         )
@@ -128,12 +146,13 @@ class Comparison:
         return found
 
     def _look(self, traces: Traces) -> None:
-        """Where this attempt is further beyond than any before, read what it looks like."""
+        """Where this attempt is beyond, the first to be so, read what it looks like.
+
+        Later ones start from where a wrong update has led: with SGD they may be blown up beyond reading.
+        """
         last = self._compared[-1]
-        latest = [judgement for every in self._judgements().values() for at, judgement in every if at == last.attempt]
-        excess = max((each.excess for each in latest if each.within is False), default=0.0)
-        if excess > (0.0 if self._suspect is None else self._suspect.excess):
-            self._suspect = suspect.read(self._subject, traces, last.computed, before=self._before, excess=excess)
+        if any(at == last.attempt and found.within is False for every in self._judgements().values() for at, found in every):
+            self._suspect = suspect.read(self._subject, traces, last.computed, before=self._before)
 
     def _note_what_limits(self, full: Full, found: References, arrival: Arrival) -> None:
         notes = []
@@ -149,6 +168,15 @@ class Comparison:
         if self._compared[-1].whole.reference == 0:
             notes.append("the gradient of a full batch is 0 everywhere: equality says nothing there")
         self._notes |= dict.fromkeys([*notes, *_steps(arrival, self._subject)])
+
+    def _note_what_is_not_stepped(self, found: References, held: frozenset[str]) -> None:
+        left = [name for name in found.judge if name not in held]
+        if left:
+            shown = listing([*left[:SHOWN], *(["others"] if len(left) > SHOWN else [])])
+            self._notes[
+                f"in no optimizer, though they take gradients: {shown}. The full batch would train them, and no step does: add"
+                " them to an optimizer, or freeze them with requires_grad_(False)"
+            ] = None
 
 
 def _steps(arrival: Arrival, subject: Subject) -> list[str]:

@@ -8,7 +8,8 @@ The tolerance of a parameter's gradient r at one attempt is
   to it (both counted while it ran): D roundings that are independent add up to at most u sqrt(D).
 * e is the error of the plain float32 full batch against float64, and v float32's unit roundoff: e / v measures how much this
   gradient magnifies a rounding (cancellation, long sums), and u / v takes that to the attempt's format.
-* k is the share of the gradient that sits on a kink (ReLU, max pooling) nearer than the roundings reach: see `kinks`.
+* k is the share of the gradient that sits on a kink (ReLU, max pooling) nearer than the roundings reach: see `kinks`. It is
+  looked for only where the rest does not explain the gap, and is 0 elsewhere.
 * f is what underflow takes: half the smallest number of the format, divided by the loss scale, for n elements and N microbatches
   that sqrt(D) roundings reach: sqrt(n N D).
 
@@ -61,6 +62,11 @@ class Computed:
     def relative(self) -> float:
         """The part of the tolerance that is the same for all parameters, relative to |r|."""
         return SAFETY * self.unit * math.sqrt(self.operations) + self.kinks
+
+    def explain(self, every: Sequence[Gap], *, whole: float) -> bool:
+        """Whether each gap of this attempt is explained, or cannot be judged, by what it tells itself: the other attempts can
+        only explain more."""
+        return all(judged(gap, Level.of([gap]), self, whole=whole).within is not False for gap in every)
 
     def floor(self, elements: int) -> float:
         """What underflow takes from a gradient of so many elements, in original units."""

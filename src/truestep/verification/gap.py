@@ -83,15 +83,16 @@ def whole(every: list[Gap]) -> Gap:
 def _gap(name: str, arrived: Tensor | None, plain: Tensor | None, reference: Tensor | None) -> Gap:
     shape = next(each for each in (reference, arrived, plain) if each is not None)
     a, f, r = (_flat(each, like=shape) for each in (arrived, plain, reference))
-    length, size = float(torch.linalg.vector_norm(r)), float(torch.linalg.vector_norm(a))
+    numbers = [*map(torch.linalg.vector_norm, (r, a, a - r, f - r)), torch.dot(a, r)]
+    length, size, error, plain_error, inner = torch.stack(numbers).tolist()  # one wait for a device, not five
     return Gap(
         name=name,
         elements=shape.numel(),
         reference=length,
         arrived=None if arrived is None else size,
-        error=float(torch.linalg.vector_norm(a - r)),
-        plain_error=float(torch.linalg.vector_norm(f - r)),
-        inner=float(torch.dot(a, r)),
+        error=error,
+        plain_error=plain_error,
+        inner=inner,
         finite=math.isfinite(length) and math.isfinite(size),
     )
 

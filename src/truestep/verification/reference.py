@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from torch.nn import Parameter
 from truestep.engine.clip import Clip
 from truestep.engine.gradients import exact_norm
 from truestep.engine.policy import POLICIES
-from truestep.engine.randomness import own_random_state
+from truestep.engine.randomness import random_state, set_random_state
 from truestep.probe.buffers import Buffers
 from truestep.verification.kinks import Kinks
 from truestep.verification.roundings import Counting
@@ -34,37 +34,33 @@ class References:
     """Float64 throughout, or `plain` where that could not be had."""
     why_not: str | None
     """Why float64 could not be had; None where it was."""
-    kinks: Kinks | None
-    """What the better of the two passed; None where it was not watched."""
 
 
-def references(subject: Subject, full: Full, *, counting: Counting | None = None, watch: bool = True) -> References:
+def references(subject: Subject, full: Full, *, counting: Counting | None = None) -> References:
     """Both from the present state, which is afterwards as it was: parameters, gradients, buffers, random state.
 
     Args:
         counting: counts what the float32 pass rounds to.
-        watch: looks for kinks.
     """
-    with subject.in_float32(), _as_before(subject):
+    with subject.in_float32(), _as_before(subject) as again:
         with counting or nullcontext():
             plain = _gradients(subject, full)
         drawn = torch.get_rng_state()
-    kinks = Kinks() if watch else None
-    try:
-        with subject.in_float32(), _as_before(subject), _doubled(subject):
-            doubles = full._replace(window=_doubles(full.window), joined=_doubles(full.joined))
-            with kinks or nullcontext():
-                judge = _gradients(subject, doubles)
+        again()
+        try:
+            judge = _in_float64(subject, full)
             why_not = None if torch.equal(drawn, torch.get_rng_state()) else "the model draws other numbers in float64"
-    except (RuntimeError, TypeError, NotImplementedError) as error:  # what is float32 by its code, or does not fit
-        why_not = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-    if why_not is None:
-        return References(plain=plain, judge=judge, why_not=None, kinks=kinks)
-    kinks = Kinks() if watch else None
-    if kinks is not None:
-        with subject.in_float32(), _as_before(subject), kinks:
-            _gradients(subject, full)
-    return References(plain=plain, judge=plain, why_not=why_not, kinks=kinks)
+        except (RuntimeError, TypeError, NotImplementedError) as error:  # what is float32 by its code, or does not fit
+            why_not = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+    return References(plain=plain, judge=plain if why_not else judge, why_not=why_not)
+
+
+def kinks_of(subject: Subject, full: Full, *, doubled: bool) -> Kinks:
+    """What the full batch passes from the present state: in float64 where that can be had, else in float32."""
+    kinks = Kinks()
+    with subject.in_float32(), _as_before(subject), kinks:
+        (_in_float64 if doubled else _gradients)(subject, full)
+    return kinks
 
 
 def part_of(subject: Subject, microbatch: object) -> tuple[Gradients, float]:
@@ -90,6 +86,11 @@ def _gradients(subject: Subject, full: Full) -> Gradients:
         return _of(subject.parameters(), subject.window_loss(full))
 
 
+def _in_float64(subject: Subject, full: Full) -> Gradients:
+    with _doubled(subject):
+        return _gradients(subject, full._replace(window=_doubles(full.window), joined=_doubles(full.joined)))
+
+
 def _of(params: Mapping[str, Parameter], loss: Tensor) -> Gradients:
     """By torch.autograd.grad, which leaves `.grad` alone and fires no hook that steps in the middle of a backward."""
     if not loss.requires_grad:
@@ -103,15 +104,19 @@ def _dense(gradient: Tensor) -> Tensor:
 
 
 @contextmanager
-def _as_before(subject: Subject) -> Iterator[None]:
-    """Buffers and random state; parameters are not written by a plain forward and backward."""
-    buffers = Buffers(subject.model)
+def _as_before(subject: Subject) -> Iterator[Callable[[], None]]:
+    """Buffers and random state, at the end and whenever it is called; a plain forward and backward write no parameter."""
+    buffers, drawn = Buffers(subject.model), random_state()
     buffers.keep()
-    with own_random_state(subject.device):
-        try:
-            yield
-        finally:
-            buffers.restore()
+
+    def again() -> None:
+        buffers.restore()
+        set_random_state(drawn)
+
+    try:
+        yield again
+    finally:
+        again()
 
 
 @contextmanager

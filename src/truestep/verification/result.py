@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from truestep.pages.words import counted, significant
+from truestep.pages.words import counted, listing, significant
 from truestep.verification.bias import Bias, share
 from truestep.verification.criterion import Judgement
 
@@ -116,6 +116,8 @@ class Verification:
     """What the mistake looks like, where one was recognised."""
     coupling: Coupling | None
     """What makes the examples of a batch depend on each other, where that was found."""
+    remainder: str | None
+    """How much of what arrived is no combination of the microbatches' gradients, where a failure has neither."""
     notes: tuple[str, ...]
     """What limits the comparison."""
 
@@ -155,7 +157,13 @@ class Verification:
         if self.beyond:
             return f"{len(self.beyond)} of {counted(len(self.rows), 'parameter')} are beyond what the formats explain, in {every}"
         if self.bias.beyond:
-            return f"the error of {every} has a direction beyond what rounding leaves"
+            assert self.bias.mean is not None
+            way = "long" if self.bias.mean > 0 else "short"
+            return (
+                f"each attempt alone is within what the formats explain, but the errors of {every} add up in one direction: the"
+                f" gradient is too {way} by {share(abs(self.bias.mean))} on average, where rounding to nearest leaves up to"
+                f" {share(self.bias.allowed)}"
+            )
         return f"the gradient at the optimizer is the float32 full batch's in {every}, within what the formats explain"
 
     def record(self) -> dict[str, Any]:
@@ -184,8 +192,14 @@ class Verification:
         lines = [title, self.headline]
         if self.reading is not None:
             lines += [f"reading ({self.reading.kind}): {self.reading.sentence}", f"  hint: {self.reading.fix}"]
+            if self.reading.rule is not None:
+                lines.append(f"  in a script, truestep audit finds the place by its rule {self.reading.rule}")
+            if self.reading.also:
+                lines.append(f"  the same numbers would be left by: {listing(list(self.reading.also))}")
         if self.coupling is not None:
             lines.append(f"coupling ({self.coupling.kind}): {self.coupling.sentence}")
+        if self.remainder is not None:
+            lines.append(f"no cause was read: {self.remainder}")
         return lines
 
     def tail(self) -> list[str]:

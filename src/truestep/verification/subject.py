@@ -59,12 +59,16 @@ class Subject:
         return parameters_of(*self.optimizers)[0].device
 
     def parameters(self) -> dict[str, Parameter]:
-        """What takes a gradient and is stepped, by name: the model's own, also where an optimizer holds masters of them."""
+        """What takes a gradient, by name: the model's own, also where an optimizer holds masters of them, and what else is
+        stepped. Those of the model that are in no optimizer are among them, for the full batch would train them."""
         names = self.names()
-        own = dict(self.model.named_parameters())
         stepped = {names[id(p)]: p for p in parameters_of(*self.optimizers)}
-        held = {name: own.get(name, p) for name, p in stepped.items()}
-        return {name: p for name, p in held.items() if p.requires_grad}
+        return {name: p for name, p in (stepped | dict(self.model.named_parameters())).items() if p.requires_grad}
+
+    def stepped(self) -> frozenset[str]:
+        """The names of what is in an optimizer."""
+        names = self.names()
+        return frozenset(names[id(p)] for p in parameters_of(*self.optimizers))
 
     def weights(self, window: Sequence[Any]) -> list[Weight]:
         """What each microbatch of `window` weighs; 1 for losses that come as shares, which nobody weighs."""

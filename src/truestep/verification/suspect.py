@@ -34,14 +34,15 @@ class Traces(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """The attempt that is furthest beyond, and what could be read of it."""
+    """What could be read of the first attempt that is beyond."""
 
-    excess: float
     reading: Reading | None
     coupling: Coupling | None
+    remainder: str | None
+    """How much is no combination of the microbatches' gradients, where neither was found."""
 
 
-def read(subject: Subject, traces: Traces, computed: Computed, *, before: Gradients | None, excess: float) -> Suspect:
+def read(subject: Subject, traces: Traces, computed: Computed, *, before: Gradients | None) -> Suspect:
     """The mistake that it looks like; where it looks like none, what couples the examples of a batch.
 
     Costs a float32 pass for each microbatch, and for the coupling a few more.
@@ -52,13 +53,17 @@ def read(subject: Subject, traces: Traces, computed: Computed, *, before: Gradie
     with traces.start():
         evidence = _evidence(subject, traces, computed, before)
         seen = reading.read(evidence)
-        if seen is not None or full.joined is None:
-            return Suspect(excess, seen, None)
-        from truestep.verification import coupling  # noqa: PLC0415
+        if seen is not None:
+            return Suspect(seen, None, None)
+        found = None if full.joined is None else _coupling(subject, full, evidence)
+        return Suspect(None, found, reading.remainder(evidence) if found is None else None)
 
-        with subject.in_float32():
-            found = coupling.find(subject.model, subject.mean_loss, full.window, full.joined, evidence.weights)
-        return Suspect(excess, None, found)
+
+def _coupling(subject: Subject, full: Full, evidence: Evidence) -> Coupling | None:
+    from truestep.verification import coupling  # noqa: PLC0415 - only a failure without a reading needs it
+
+    with subject.in_float32():
+        return coupling.find(subject.model, subject.mean_loss, full.window, full.joined, evidence.weights)
 
 
 def _evidence(subject: Subject, traces: Traces, computed: Computed, before: Gradients | None) -> Evidence:
