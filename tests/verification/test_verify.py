@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from truestep.engine.scale import LossScale
 from truestep.engine.update import Update
 from truestep.errors import UsageError, WindowError
 from truestep.tasks import Logistic
+from truestep.verification.bias import bias_of
 from truestep.verification.result import Verification
 from truestep.verification.verify import verify
 
@@ -201,6 +203,108 @@ def test_a_failure_is_read():
     assert result.reading is not None
     assert result.reading.kind == "not-divided"
     assert result.reading.sentence in str(result)
+
+
+def test_the_first_attempt_beyond_is_read_and_not_the_one_that_it_blew_up():
+    model = net()
+    optimizer = sgd(model)
+    seen = []
+
+    def blown_up():
+        seen.append(None)
+        if len(seen) > 1:
+            model[0].bias.grad.fill_(math.inf)
+
+    step = loop(model, optimizer, share=lambda *_: 1.0, before_step=blown_up)
+    result = checked(step, windows_of(4, 4, 4, 4), model, optimizer)
+    assert any(row.words == "what arrived is not finite" for row in result.beyond)
+    assert result.reading.kind == "not-divided"
+
+
+def test_a_reading_says_which_rule_finds_the_place_and_what_else_would_leave_the_same():
+    model = net()
+    optimizer = sgd(model)
+    result = checked(loop(model, optimizer, share=lambda *_: 1.0), windows_of(4, 4, 4, 4), model, optimizer)
+    assert f"by its rule {result.reading.rule}" in str(result)
+    twice = replace(result, reading=replace(result.reading, also=("other-total",)))
+    assert "the same numbers would be left by: other-total" in str(twice)
+    assert "the same numbers" not in str(replace(result, reading=replace(result.reading, also=())))
+
+
+def test_a_failure_without_a_cause_says_how_much_is_no_combination():
+    model = net()
+    optimizer = sgd(model)
+    noise = torch.randn(16, 6, generator=torch.Generator().manual_seed(3))
+    aside = loop(model, optimizer, share=by_examples, before_step=lambda: model[0].weight.grad.add_(noise))
+    result = checked(aside, windows_of(8, 8), model, optimizer)
+    assert not result.passed
+    assert (result.reading, result.coupling) == (None, None)
+    assert "is no combination of the microbatches' own gradients" in str(result)
+    assert result.record()["remainder"] == result.remainder
+
+
+@pytest.mark.parametrize(("mean", "way"), [(0.03, "too long"), (-0.03, "too short")])
+def test_a_direction_alone_fails_in_words_of_its_own(mean, way):
+    result = verify("logistic", policy="bf16", attempts=2)
+    turned = replace(result, bias=bias_of([mean, mean * 1.01, mean * 0.99], allowed=0.01))
+    assert result.passed
+    assert not turned.passed
+    assert f"the gradient is {way} by 3" in turned.headline
+    assert "each attempt alone is within" in turned.headline
+
+
+@pytest.mark.parametrize("limit", [0.05, 1e-4])
+def test_torchs_clip_is_as_good_as_declared_in_float32_too(limit):
+    model = net()
+    optimizer = sgd(model)
+    step = loop(model, optimizer, share=by_examples, before_step=lambda: nn.utils.clip_grad_norm_(model.parameters(), limit))
+    result = checked(step, windows_of(4, 4), model, optimizer, clip=ClipNorm(limit))
+    assert result.passed, result
+    assert any(line.startswith("clip: ") for line in result.criterion)
+
+
+def replaced_head(*, frozen):
+    model = net()
+    optimizer = sgd(model)
+    model[2] = nn.Linear(16, 3).requires_grad_(not frozen)
+    step = loop(model, optimizer, share=by_examples)
+
+    def own(window):
+        optimizer.zero_grad()
+        for microbatch in window:
+            (loss_of(model, microbatch) * by_examples(microbatch, window)).backward()
+        optimizer.step()
+
+    return checked(own if frozen else step, windows_of(4, 4), model, optimizer)
+
+
+def test_a_head_that_was_replaced_after_the_optimizer_was_made_fails_and_is_named():
+    result = replaced_head(frozen=False)
+    assert not result.passed
+    assert {row.name: row.words for row in result.beyond} == {"2.weight": "nothing arrived", "2.bias": "nothing arrived"}
+    assert result.reading.kind == "no-gradient"
+    assert any("in no optimizer" in note and "2.weight and 2.bias" in note for note in result.notes)
+    assert {row.name for row in result.rows if row.verdict == "within"} == {"0.weight", "0.bias"}
+
+
+def test_what_is_frozen_is_in_no_optimizer_by_right():
+    result = replaced_head(frozen=True)
+    assert result.passed, result
+    assert not result.notes
+
+
+def test_what_no_optimizer_holds_has_no_part_in_the_norm_that_is_clipped_to():
+    model = net()
+    optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1)
+    held = lambda: nn.utils.clip_grad_norm_(model[0].parameters(), 0.05)  # noqa: E731
+    step = loop(model, optimizer, share=by_examples, before_step=held)
+
+    def clean(window):
+        model.zero_grad()
+        step(window)
+
+    result = checked(clean, windows_of(4, 4), model, optimizer, clip=ClipNorm(0.05))
+    assert {row.name for row in result.rows if row.verdict == "within"} == {"0.weight", "0.bias"}
 
 
 def test_a_model_that_looks_over_its_batch_is_named():

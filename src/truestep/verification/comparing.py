@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
+from truestep.engine.clip import ClipNorm
+from truestep.engine.gradients import exact_norm
 from truestep.pages.words import listing
 from truestep.verification import suspect
 from truestep.verification.arrival import Arrival
@@ -18,6 +21,9 @@ from truestep.verification.roundings import Counting, Roundings
 from truestep.verification.subject import Full, Subject
 from truestep.verification.subject_state import Snapshot
 from truestep.verification.suspect import Suspect, Traces
+
+TORCH_ADDS = 1e-6
+"""What clip_grad_norm_ adds to the norm before it divides."""
 
 
 class Compared(NamedTuple):
@@ -64,7 +70,7 @@ class Comparison:
         traces = Traces(full, start, arrival.gradients, found.judge, self._clipped(found.judge, held))
         measured = gaps(arrival.gradients, self._clipped(found.plain, held), traces.wanted)
         together = whole(measured)
-        computed = self._computed(found, scale=scale, microbatches=len(full.window))
+        computed = self._computed(found, scale=scale, microbatches=len(full.window), held=held)
         explained = computed.explain(measured, whole=together.reference)
         if not explained:
             with start():
@@ -79,7 +85,7 @@ class Comparison:
 
     def result(self) -> Verification:
         """The verdict over all attempts."""
-        allowed = SAFETY * max((each.computed.unit for each in self._compared), default=0.0)
+        allowed = max((SAFETY * each.computed.unit + each.computed.clip for each in self._compared), default=0.0)
         rows = [
             row_of(every, bias=bias_of([judgement.gap.signed for _, judgement in every], allowed=allowed))
             for every in self._judgements().values()
@@ -112,6 +118,14 @@ class Comparison:
         inside = {name: gradient for name, gradient in gradients.items() if name in held}
         return {**gradients, **clipped(inside, self._subject.clip)}
 
+    def _beyond_the_limit(self, gradients: Gradients, held: frozenset[str]) -> float:
+        """How much shorter than declared torch's clip_grad_norm_ may leave them, which a loop of one's own may clip with."""
+        clip = self._subject.clip
+        if self._subject.policy is not None or not isinstance(clip, ClipNorm):
+            return 0.0
+        norm = exact_norm([gradient for name, gradient in gradients.items() if name in held])
+        return TORCH_ADDS / norm if clip.limit < norm < math.inf else 0.0
+
     def _references(self, full: Full) -> References:
         counting = Counting() if self._plain is None else None
         found = references(self._subject, full, counting=counting)
@@ -119,7 +133,7 @@ class Comparison:
             self._plain = counting.seen(microbatches=1)
         return found
 
-    def _computed(self, found: References, *, scale: float | None, microbatches: int) -> Computed:
+    def _computed(self, found: References, *, scale: float | None, microbatches: int, held: frozenset[str]) -> Computed:
         assert self._rounded is not None
         assert self._plain is not None
         return Computed(
@@ -130,6 +144,7 @@ class Comparison:
             scale=scale,
             microbatches=microbatches,
             kinks=0.0,
+            clip=self._beyond_the_limit(found.judge, held),
             plain_unit=self._plain.unit,
             judged_by_float64=found.why_not is None,
         )

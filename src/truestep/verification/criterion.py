@@ -2,7 +2,7 @@
 
 The tolerance of a parameter's gradient r at one attempt is
 
-    SAFETY * (u sqrt(D) |r| + (u / v) e) + k |r| + f
+    SAFETY * (u sqrt(D) |r| + (u / v) e) + k |r| + c |r| + f
 
 * u is the unit roundoff of the coarsest format that the attempt rounded to, and D how many operations of one microbatch rounded
   to it (both counted while it ran): D roundings that are independent add up to at most u sqrt(D).
@@ -10,6 +10,8 @@ The tolerance of a parameter's gradient r at one attempt is
   gradient magnifies a rounding (cancellation, long sums), and u / v takes that to the attempt's format.
 * k is the share of the gradient that sits on a kink (ReLU, max pooling) nearer than the roundings reach: see `kinks`. It is
   looked for only where the rest does not explain the gap, and is 0 elsewhere.
+* c is what torch's clip_grad_norm_ shortens beyond the limit, for it divides by the norm plus 1e-6: 1e-6 over the norm, in a loop
+  of one's own that is declared to clip to a norm. Truestep's own clip divides by the norm.
 * f is what underflow takes: half the smallest number of the format, divided by the loss scale, for n elements and N microbatches
   that sqrt(D) roundings reach: sqrt(n N D).
 
@@ -54,6 +56,8 @@ class Computed:
     microbatches: int
     kinks: float
     """The share of the gradient on a kink."""
+    clip: float = 0.0
+    """What the clip shortens beyond its limit, relative."""
     plain_unit: float = FLOAT32_UNIT
     """Unit roundoff of the plain full batch: v; coarser than float32's where the model casts by itself."""
     judged_by_float64: bool
@@ -61,7 +65,7 @@ class Computed:
     @property
     def relative(self) -> float:
         """The part of the tolerance that is the same for all parameters, relative to |r|."""
-        return SAFETY * self.unit * math.sqrt(self.operations) + self.kinks
+        return SAFETY * self.unit * math.sqrt(self.operations) + self.kinks + self.clip
 
     def explain(self, every: Sequence[Gap], *, whole: float) -> bool:
         """Whether each gap of this attempt is explained, or cannot be judged, by what it tells itself: the other attempts can
@@ -165,10 +169,14 @@ def derivation(computed: Computed) -> tuple[str, ...]:
         "each gradient magnifies a rounding by e / 2^-24, where e is float32's own error against float64; times u"
         if computed.judged_by_float64
         else "float64 could not be had: what each gradient magnifies is not measured",
-        f"tolerance = {SAFETY:g} (u sqrt(D) |r| + (u / 2^-24) e) + kinks + underflow, relative to |r|",
+        f"tolerance = {SAFETY:g} (u sqrt(D) |r| + (u / 2^-24) e) + kinks + clip + underflow, relative to |r|",
     ]
     if computed.kinks:
         lines.append(f"kinks: elements nearer to one than roundings reach move {percent(computed.kinks, 2)} of |r|")
+    if computed.clip:
+        lines.append(
+            f"clip: torch's clip_grad_norm_ divides by the norm plus 1e-6, which is {significant(computed.clip, 2)} of |r|"
+        )
     if computed.scale is not None and computed.smallest > FLOAT32_SMALLEST:
         lost = computed.smallest / 2 / computed.scale
         lines.append(f"underflow: below {significant(lost)} (half the smallest number over the loss scale) all is lost")
