@@ -68,7 +68,7 @@ def test_the_clocks_of_a_run_sum_to_its_total_and_its_process_has_clocks_beside(
 def test_the_folder_holds_protocol_records_summary_report_and_ledgers(finished):
     out = finished[0] / "truestep-digits"
     assert sorted(path.name for path in out.iterdir()) == [
-        *("ledgers", "protocol.json", "records.jsonl", "report.html", "summary.json")
+        *("ledgers", "mllog", "protocol.json", "records.jsonl", "report.html", "runs.csv", "summary.json", "summary.md")
     ]
     assert sorted(path.name for path in (out / "ledgers").iterdir()) == [
         *("bf16-seed0.jsonl", "bf16-seed1.jsonl", "fp32-seed0.jsonl", "fp32-seed1.jsonl")

@@ -20,7 +20,7 @@ def other(value):
         case dict():
             return value | {"more": next(iter(value.values()))}
         case tuple():
-            return tuple(reversed(value))
+            return tuple(reversed(value)) if len(value) > 1 else (*value, "quality")
         case bool():
             return not value
         case str():

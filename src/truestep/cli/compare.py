@@ -73,6 +73,10 @@ class Command:
     alpha: float = 0.05
     """The chance of any false claim."""
 
+    fail_if: tuple[str, ...] = ()
+    """Exit with 1 where one holds for a candidate: quality, quality=inferior, examples, examples=inferior, skip-rate>1%,
+    time>1.1x, reach<100%."""
+
     threads: int = 1
     """Threads of torch's operators on the CPU."""
 
@@ -95,20 +99,21 @@ class Command:
     """Print one JSON document on stdout instead of tables."""
 
     def run(self) -> int:
-        """Declare, race, judge, write, print; 0, or 130 or 143 after Ctrl-C or SIGTERM."""
+        """Declare, race, judge, write, print; 0, 1 where a declared condition holds, 130 or 143 after Ctrl-C or SIGTERM."""
         with stdout_is_talk(self.json):  # a task's own prints are no part of the document
             folder, summary, report, code = self._compared()
         if self.json:
             print_json(_document(folder, summary, code))
         else:
             _print(folder, summary, report)
-        if code:
+        if code in (_INTERRUPTED, _TERMINATED):
             self._say_how_to_go_on(folder)
         return code
 
     def _compared(self) -> tuple[Folder, Summary, Path, int]:
         from truestep.compare import summarize  # noqa: PLC0415  # --help must not wait for torch
         from truestep.compare.declare import declare  # noqa: PLC0415
+        from truestep.compare.exports import export  # noqa: PLC0415
         from truestep.compare.folder import Folder  # noqa: PLC0415
         from truestep.compare.race import race  # noqa: PLC0415
         from truestep.pages.comparison import write  # noqa: PLC0415
@@ -128,6 +133,8 @@ class Command:
             raise
         summary = summarize(protocol, folder.records)
         folder.write_summary(summary)
+        export(folder.path, protocol, folder.records, summary)
+        code = code or int(any(one.holds for one in summary.conditions))
         return folder, summary, write(folder.path), code
 
     def _asked(self) -> Asked:
@@ -177,6 +184,7 @@ def _document(folder: Folder, summary: Summary, code: int) -> dict[str, Any]:
 def _print(folder: Folder, summary: Summary, report: Path) -> None:
     """The tables, the verdicts, what limits them, what failed, and where the rest lies."""
     from truestep.compare import table  # noqa: PLC0415
+    from truestep.compare.conditions import failed_by  # noqa: PLC0415
 
     standings = [row.standing for row in summary.rows]
     print_table(_title(folder.protocol), table.TO_TARGET, map(table.to_target_row, standings), words=2)
@@ -208,6 +216,8 @@ def _print(folder: Folder, summary: Summary, report: Path) -> None:
     for record in folder.records:
         for earlier in record.get("process", {}).get("earlier", ()):
             print(f"Failed and run again: {record['candidate']}, seed {record['seed']}, {earlier['status']}: {earlier['detail']}")
+    for line in failed_by(summary.conditions):
+        print(line)
     print(f"report    {report}")
     print(f"protocol  {summary.protocol_hash}")
 

@@ -11,6 +11,7 @@ import torch
 
 from truestep.compare.candidate import Candidate
 from truestep.compare.code import code_digest
+from truestep.compare.conditions import conditions_of
 from truestep.compare.describe import described
 from truestep.compare.order import IN_WORDS
 from truestep.compare.protocol import Protocol
@@ -22,6 +23,7 @@ from truestep.ledger.environment import environment
 from truestep.run import plan_of
 from truestep.run.building import device_of
 from truestep.run.clocks import PRIMARY
+from truestep.run.options import demand_options
 from truestep.tasks import Task, load
 
 T = TypeVar("T")
@@ -55,6 +57,8 @@ class Asked:
     margin_quality: float | None = None
     """None: a hundredth of the target."""
     alpha: float = 0.05
+    fail_if: Sequence[str] = ()
+    """Conditions, each alone or several parted by commas."""
     jobs: int = 1
     timeout: float | None = None
     """Seconds of wall time of a run's process; None: no limit."""
@@ -107,6 +111,7 @@ def declare(asked: Asked) -> tuple[Task, Protocol]:
         margin_examples=asked.margin_examples,
         margin_quality=_first(asked.margin_quality, QUALITY_MARGIN * abs(target)),
         alpha=asked.alpha,
+        fail_if=conditions_of(asked.fail_if),
         device=machine["device"] if torch.cuda.is_available() else f"{machine['device']}, {machine['cpu']}",
         versions={name: machine[name] for name in ("python", "torch", "truestep")},
         jobs=asked.jobs,
@@ -114,7 +119,9 @@ def declare(asked: Asked) -> tuple[Task, Protocol]:
     )
     for candidate in candidates:
         with _naming(candidate):
-            plan_of(task, settings_of(protocol, candidate), examples=protocol.splits["train"])
+            settings = settings_of(protocol, candidate)
+            plan_of(task, settings, examples=protocol.splits["train"])
+            demand_options(task, settings.optimizer)
     return task, protocol
 
 

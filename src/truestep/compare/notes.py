@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from truestep.compare.against import Limits
+from truestep.compare.candidate import Candidate
 from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Standing
 from truestep.pages.words import counted, ratio_words, significant
+from truestep.run.faults import LABEL
 
 CONTENDED = 0.8
 """The share of process CPU time in wall time x threads below which a machine counts as contended."""
@@ -29,6 +31,7 @@ def notes(protocol: Protocol, standings: Sequence[Standing], limits: Limits, tau
         "incomplete": _incomplete(limits),
         "never reached": _never_reached(protocol, standings),
         "too few seeds": _too_few_seeds(protocol, standings, limits),
+        "fault": _faults(standings),
         "emulated": _emulated(standings),
         "at once": _at_once(protocol),
         "contended": _contended(protocol, standings),
@@ -78,6 +81,14 @@ def _too_few_seeds(protocol: Protocol, standings: Sequence[Standing], limits: Li
             f"No claim: {seeds} can give no p below {significant(least)}, and {rivals} against the baseline at "
             f"alpha = {protocol.alpha:g} take {limits.seeds_needed} seeds."
         )
+
+
+def _faults(standings: Sequence[Standing]) -> Iterator[str]:
+    for one in standings:
+        fault = Candidate.parse(one.candidate).demonstrates
+        if fault is not None:
+            what = f"{one.candidate} runs a loop that {fault.mistake}; {fault.damage}"
+            yield f"{LABEL.capitalize()}: {what}. It judges no precision."
 
 
 def _emulated(standings: Sequence[Standing]) -> Iterator[str]:

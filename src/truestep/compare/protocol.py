@@ -36,7 +36,7 @@ class Protocol:
     initial_weights: Mapping[str, str]
     """Seed -> SHA-256 of the weights that every candidate starts from."""
     optimizer: str
-    """The optimizer and its settings, the same for all candidates."""
+    """The optimizer and its settings, where a candidate does not declare otherwise."""
     budget_attempts: int
     schedule: str
     """The learning-rate schedule, the same for all candidates."""
@@ -89,6 +89,9 @@ class Protocol:
     """Runs at once, each in a process of its own; more than 1 contend for the machine."""
     timeout_seconds: float | None = None
     """Wall time after which a run is ended, its process's startup and warm-up aside; None: never."""
+
+    fail_if: tuple[str, ...] = ()
+    """Conditions that make the comparison fail, each in its one writing."""
 
     def __post_init__(self) -> None:
         """Validate once; what is refused is named."""
@@ -154,7 +157,9 @@ class Protocol:
             raise RecordError(f"a protocol with fields missing or unknown: {', '.join(odd)}", hint=hint, fields=", ".join(odd))
         try:
             candidates = tuple(str(Candidate.parse(text)) for text in values["candidates"])
-            return Protocol(**values | {"candidates": candidates, "seeds": tuple(values["seeds"])})
+            return Protocol(
+                **values | {"candidates": candidates, "seeds": tuple(values["seeds"]), "fail_if": tuple(values["fail_if"])}
+            )
         except (AttributeError, TypeError, ValueError, ProtocolError) as error:  # JSON can hold anything in any place
             why = error.summary if isinstance(error, ProtocolError) else error
             hint = "restore the file, or give another --out"
@@ -193,6 +198,9 @@ def _demand_candidates(candidates: tuple[str, ...]) -> None:
         raise ProtocolError("no candidates", hint="name at least the baseline, for example: --candidates fp32 bf16")
     parsed = [Candidate.parse(text) for text in candidates]
     slugs = [candidate.slug for candidate in parsed]
+    if parsed[0].demonstrates is not None:
+        hint = "name the loop that makes no mistake first: the damage is what it is held against"
+        raise ProtocolError(f"the baseline {candidates[0]!r} is wrong on purpose", hint=hint, candidate=candidates[0])
     for index, (text, candidate) in enumerate(zip(candidates, parsed, strict=True)):
         assert text == str(candidate), "candidates enter a protocol in canonical writing"
         if slugs.index(slugs[index]) != index:

@@ -52,6 +52,8 @@ class Standing:
     baseline: bool
     again: bool
     """Whether this is the baseline a second time."""
+    demonstrates: str | None
+    """The mistake that its loop makes on purpose; None where it makes none."""
     emulated: bool
     """Whether its seconds say nothing about a device that has the format."""
     runs: int
@@ -85,6 +87,7 @@ class Standing:
 
 def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, tau: Mapping[str, float | None]) -> Standing:
     """The standing of `candidate` from its `records`, with T cut at `tau`, one value per clock."""
+    asked = Candidate.parse(candidate)
     reached = sum(record["to_target"] is not None for record in records)
     attempts, completed = _total(records, "attempts"), _total(records, "completed")
     reasons = sum((Counter(record["counts"]["skipped_by_reason"]) for record in records), Counter[str]())
@@ -96,7 +99,8 @@ def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, t
     return Standing(
         candidate=candidate,
         baseline=candidate == protocol.baseline,
-        again=Candidate.parse(candidate).again,
+        again=asked.again,
+        demonstrates=None if asked.demonstrates is None else asked.demonstrates.mistake,
         emulated=any(record["emulated"] for record in records),
         runs=len(records),
         reached=reached,

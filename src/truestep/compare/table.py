@@ -5,6 +5,7 @@ from __future__ import annotations
 from truestep.compare.standing import Estimate, Standing
 from truestep.compare.verdict import Row
 from truestep.compare.words import outcome_text, p_text, ratio_text
+from truestep.run.faults import LABEL
 
 TO_TARGET = ("candidate", "reached", "rate, 95 %", "restricted mean, 95 %", "ERT", "median", "updates")
 """Times are seconds of training; ERT is the expected time with restarts; updates are the median of completed ones."""
@@ -66,8 +67,9 @@ def against_row(row: Row) -> list[str]:
 
 
 def name(one: Standing) -> str:
-    """The candidate, labelled where its seconds say nothing about a device that has the format."""
-    return f"{one.candidate} (emulated)" if one.emulated else one.candidate
+    """The candidate, labelled where it is wrong on purpose, and where its seconds say nothing of a device with the format."""
+    labels = [LABEL] * (one.demonstrates is not None) + ["emulated"] * one.emulated
+    return f"{one.candidate} ({', '.join(labels)})" if labels else one.candidate
 
 
 def _mean(estimate: Estimate | None, *, runs: int) -> str:

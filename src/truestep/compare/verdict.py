@@ -17,6 +17,7 @@ from truestep.compare.against import (
     ratios,
     time_verdict,
 )
+from truestep.compare.conditions import Judgement, judged
 from truestep.compare.notes import Note, notes
 from truestep.compare.protocol import Protocol
 from truestep.compare.standing import CLOCKS, Record, Standing, budgets, standing
@@ -47,12 +48,18 @@ class Summary:
     """The baseline first, then as declared."""
     notes: tuple[Note, ...]
     """What limits the verdicts, in words."""
+    conditions: tuple[Judgement, ...] = ()
+    """What became of each declared condition, candidate by candidate."""
 
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON values: `candidates` holds each standing's fields, and `against` (None for the baseline)."""
         rows = [asdict(row.standing) | {"against": row.against and asdict(row.against)} for row in self.rows]
         head = {"schema": SCHEMA, "protocol_hash": self.protocol_hash} | asdict(self.limits)
-        return head | {"candidates": rows, "notes": [asdict(note) for note in self.notes]}
+        return (
+            head
+            | {"candidates": rows, "notes": [asdict(note) for note in self.notes]}
+            | {"conditions": [asdict(one) for one in self.conditions]}
+        )
 
 
 def summarize(protocol: Protocol, records: Sequence[Record]) -> Summary:
@@ -84,7 +91,9 @@ def summarize(protocol: Protocol, records: Sequence[Record]) -> Summary:
         )
         for one in standings
     )
-    return Summary(protocol_hash=protocol.hash, limits=limits, rows=rows, notes=notes(protocol, standings, limits, tau))
+    conditions = judged(protocol.fail_if, [(row.standing, row.against) for row in rows], noise_floor=limits.noise_floor)
+    said = notes(protocol, standings, limits, tau)
+    return Summary(protocol_hash=protocol.hash, limits=limits, rows=rows, notes=said, conditions=conditions)
 
 
 def demand_records(protocol: Protocol, records: Sequence[Record]) -> None:

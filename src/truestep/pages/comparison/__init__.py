@@ -8,7 +8,7 @@ from typing import Any
 
 from truestep.pages.comparison.clocks import EXAMPLES, SECONDS
 from truestep.pages.comparison.declared import declared, environments
-from truestep.pages.comparison.headline import headline, verdicts
+from truestep.pages.comparison.headline import conditions, headline, verdicts
 from truestep.pages.comparison.paired import paired
 from truestep.pages.comparison.quality import quality_trend
 from truestep.pages.comparison.race import not_yet
@@ -45,6 +45,7 @@ def page(comparison: Comparison) -> str:
         figures=figures(comparison),
         head=head,
         verdicts=verdicts(comparison),
+        conditions=conditions(comparison),
         cautions=[note["text"] for note in comparison.summary["notes"]],
         results=results(comparison),
         memory=memory_and_throughput(comparison),

@@ -62,7 +62,21 @@ def verdicts(comparison: Comparison) -> tuple[Verdict, ...]:
     return tuple(found)
 
 
+def conditions(comparison: Comparison) -> tuple[str, ...]:
+    """What became of each condition that `--fail-if` declared, candidate by candidate."""
+    said = {True: "holds", False: "does not hold", None: "cannot be told"}
+    return tuple(
+        f"{one['condition']} {said[one['holds']]} for {one['candidate']}: {one['text']}"
+        for one in comparison.summary["conditions"]
+    )
+
+
 def tags(one: dict[str, Any]) -> tuple[str, ...]:
     """What a candidate's name has to be read with."""
-    said = {"baseline": one["baseline"], "the baseline again": one["again"], "emulated": one["emulated"]}
+    said = {
+        "baseline": one["baseline"],
+        "the baseline again": one["again"],
+        "demonstration fault": one["demonstrates"] is not None,
+        "emulated": one["emulated"],
+    }
     return tuple(word for word, holds in said.items() if holds)

@@ -35,8 +35,7 @@ def headline(record: Record) -> Headline:
     scales = dict.fromkeys(f"{each['scale']:,g}" for each in attempts)
     after = listing([f"{each['after']:,}" for each in attempts]) if attempts else ""
     lead = [
-        f"On {record['device']}, {counted(len(attempts), 'attempt')} inspected"
-        + (f", after {after} others." if after else ".")
+        f"On {record['device']}, {counted(len(attempts), 'attempt')} inspected" + (f", after {after} others." if after else ".")
     ]
     if scales:
         lead.append(f"Loss scale {listing(list(scales))}.")

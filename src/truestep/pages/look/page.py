@@ -56,12 +56,17 @@ def render(template: str, *, title: str, figures: Iterable[Figure], **values: An
 def write_page(path: Path, html: str) -> Path:
     """Write `html` to `path` in one step, so that a reader meets the old page or the new one; returns `path`.
 
+    What is no regular file (a device, a pipe) is written to as it is, never replaced by a file.
+
     Raises:
         FileError: the folder cannot be written to; the old page is as it was.
     """
     data = html.encode("utf-8", errors="replace")  # a lone surrogate in a record has no bytes; it is shown as "?"
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return path
         try:
             temporary.write_bytes(data)
             os.replace(temporary, path)
