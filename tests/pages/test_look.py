@@ -6,15 +6,18 @@ import json
 import math
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from truestep.errors import FileError
 from truestep.pages.comparison.attempts import read_attempts
 from truestep.pages.look.candidates import COLOURS, looks
 from truestep.pages.look.embed import figure_text, json_script
 from truestep.pages.look.figure import logarithmic
+from truestep.pages.look.page import write_page
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -96,3 +99,13 @@ def test_attempts_that_a_resume_rolled_back_are_not_drawn() -> None:
     assert read.loss.tolist() == [3.0, 1.5, 1.0]
     assert read.examples.tolist() == [8.0, 16.0, 24.0]
     assert read.rolled_back == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+def test_a_device_is_written_to_and_never_replaced_by_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.symlink_to("/dev/full")  # a link, so that a page which takes its place does no harm
+    with pytest.raises(FileError, match="No space left"):
+        write_page(page, "<p>words</p>")
+    assert page.is_char_device()
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
