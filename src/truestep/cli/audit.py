@@ -19,8 +19,8 @@ from truestep.audit.report.places import seen_from
 from truestep.audit.report.sorting import Sorted, without_ignored
 from truestep.audit.report.text import explained
 from truestep.cli import _findings
+from truestep.cli._options import demand_writable
 from truestep.cli._output import print_json, print_table
-from truestep.disk import atomic
 from truestep.errors import FileError, UsageError
 from truestep.pages.words import counted
 
@@ -134,7 +134,7 @@ class Command:
             raise FileError(f"there is no script {self.command[0]}", hint=hint)
         for path in (self.sarif, self.write_baseline):
             if path is not None:
-                _prove_writable(path)
+                demand_writable(path)
 
     def _say_what_went_to_the_script(self) -> None:
         """An option of the audit behind SCRIPT is the script's own, which may not be what was meant."""
@@ -195,10 +195,3 @@ def _every_rule() -> dict[str, Rule]:
     from truestep.audit.rules import rules  # noqa: PLC0415
 
     return dict(sorted((rules() | ignores.RULES).items()))
-
-
-def _prove_writable(path: Path) -> None:
-    try:
-        atomic.prove_writable(path)
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror}", hint="name a file in a folder that exists") from error
