@@ -10,6 +10,7 @@ Nothing is downloaded. Run as a script without a data set, it writes a tiny one 
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import torch
@@ -79,8 +80,7 @@ def write(folder: Path) -> None:
 def main() -> None:
     """Train a little and say how far that came."""
     if importlib.util.find_spec("datasets") is None:
-        print("0 completed: this example reads with the package datasets, which is not installed")
-        return
+        sys.exit("this example reads with the package datasets: pip install datasets")
     if not FOLDER.exists():
         write(FOLDER)
     record = train(Texts(), Settings(policy="bf16", budget_attempts=20), seed=0)

@@ -1,18 +1,33 @@
-"""Every example runs as its first lines say, in an empty folder, and says what it did."""
+"""Every example runs as its first lines say, in an empty folder, and says what it did; so does one on data of one's own."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+READS_WITH = {"image_folder": "PIL", "saved_dataset": "datasets"}
+"""What an example reads with that is no part of truestep."""
+
+
+def run(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"HF_HOME": str(cwd / "cache")}
+    return subprocess.run(
+        [sys.executable, *map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_and_says_what_was_completed(example: Path, tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    package = READS_WITH.get(example.stem)
+    if package is not None and find_spec(package) is None:
+        pytest.skip(f"{package} is not installed: this example was not run")
+    ended = run(example, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
-    assert "completed" in ended.stdout
+    assert re.search(r"\b[1-9]\d* completed", ended.stdout)
