@@ -1,7 +1,9 @@
 """The digits are what they are said to be. Whether a run reaches the target is tested with the run."""
 
-import builtins
-from typing import Any
+import importlib.util
+import subprocess
+import sys
+from importlib.machinery import ModuleSpec
 
 import pytest
 import torch
@@ -55,16 +57,19 @@ def test_quality_is_the_share_of_right_answers() -> None:
     assert task.quality(Knows(9), splits.test) == 0.97
 
 
-def test_a_missing_scikit_learn_is_told_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = builtins.__import__
-
-    def without(name: str, *args: Any, **named: Any) -> Any:
-        if name.startswith("sklearn"):
-            raise ImportError(name)
-        return known(name, *args, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+@pytest.mark.parametrize("found", [None, ModuleSpec("sklearn", None, origin="/nowhere/sklearn/__init__.py")])
+def test_a_missing_scikit_learn_is_told_with_the_line_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, found: ModuleSpec | None
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
     module._data.cache_clear()
     with pytest.raises(TaskError, match="needs scikit-learn") as caught:
         Digits().splits()
     assert caught.value.hint == 'pip install "truestep[tasks]"'
+    assert ("/nowhere/sklearn/datasets" in caught.value.summary) is (found is not None)
+
+
+def test_the_digits_are_read_without_importing_scikit_learn() -> None:
+    code = "import sys; from truestep.tasks import Digits; Digits().splits(); print('sklearn' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "False\n"
