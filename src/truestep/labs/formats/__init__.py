@@ -1,0 +1,1 @@
+"""Labs on numbers and the formats that they are kept in."""

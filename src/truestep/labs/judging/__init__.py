@@ -1,0 +1,1 @@
+"""Labs on judging a precision: size and bias, quality and time."""

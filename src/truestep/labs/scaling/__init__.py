@@ -1,0 +1,1 @@
+"""Labs on scaling, unscaling, and clipping between the two."""

@@ -1,0 +1,154 @@
+"""Clipping before unscaling clips the wrong number."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+import truestep
+from truestep.labs.asking.ask import Choice, Number, Option, Tempting
+from truestep.labs.lab import Lab
+from truestep.labs.shown import Check, Shown, Table, Wrong
+
+Vector = tuple[float, ...]
+SETTINGS: dict[str, tuple[Vector, float, float]] = {
+    "A1": ((0.2,), 1024.0, 1.0),
+    "A2": ((2.0,), 100.0, 1.0),
+    "A3": ((3.0, 4.0), 100.0, 2.0),
+}
+"""Of each row of the lessons the true gradient, the loss scale, the limit of the norm."""
+ROUNDINGS = 6 * 2.0**-24
+"""Scaled, squared, rooted, divided, multiplied, subtracted: six float32 roundings of half an ulp at most, relative."""
+STAGES = ("order", "stored", "first operation", "second operation", "norm")
+TORCH_ADDS = 1e-6
+"""What torch's clip_grad_norm_ adds to the norm that it divides by."""
+
+
+def shows() -> Shown:
+    """Each setting by the engine, and by a loop by hand in either order."""
+    checks, wrong, traces = [], [], []
+    for row, (gradient, scale, limit) in SETTINGS.items():
+        norm, engine = math.hypot(*gradient), by_the_engine(gradient, scale, limit)
+        check = Check(
+            what=f"{row}: gradient at the optimizer",
+            expected=_cut(gradient, limit),
+            measured=engine,
+            within=norm * ROUNDINGS,
+            because=f"unscaled first, {norm:g} is held against {limit:g}; six float32 roundings",
+        )
+        trace = {first: by_hand(gradient, scale, limit, first=first) for first in ("unscale", "clip")}
+        reached = trace["clip"][-1]
+        expected = tuple(value / scale for value in _cut(tuple(value * scale for value in gradient), limit))
+        damage = Check(
+            what=f"{row}: gradient at the optimizer, clipped while scaled",
+            expected=expected,
+            measured=reached,
+            within=math.hypot(*expected) * (ROUNDINGS + TORCH_ADDS / (norm * scale)),
+            because=f"{norm * scale:g} is held against {limit:g}, then divided by {scale:g}; torch adds 1e-6 to the norm",
+        )
+        short = math.hypot(*engine) / math.hypot(*reached)
+        checks.append(check)
+        wrong.append(Wrong(how="clip, then unscale", check=damage, damage=f"{short:.4g} times too small"))
+        rows = tuple((f"{first} first", *stages, math.hypot(*stages[-1])) for first, stages in trace.items())
+        traces.append(Table(title=f"{row}, by hand", columns=STAGES, rows=rows))
+    return Shown(checks=tuple(checks), wrong=tuple(wrong), tables=tuple(traces))
+
+
+def by_the_engine(gradient: Vector, scale: float, limit: float) -> Vector:
+    """What reached the optimizer: by SGD with learning rate 1, weights of 0 become its negative."""
+    model, x = linear(gradient)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    static = truestep.LossScale.static(scale)
+    truestep.Update(model, optimizer, loss=loss, scale=static, clip=truestep.ClipNorm(limit))([x])
+    return tuple((-model.weight[0]).tolist())
+
+
+def by_hand(gradient: Vector, scale: float, limit: float, *, first: str) -> tuple[Vector, Vector, Vector]:
+    """The gradient as backward stored it, after the first operation, and after the second, which the optimizer gets."""
+    model, x = linear(gradient)
+    torch.autograd.backward(loss(model, x) * scale)
+    grad = model.weight.grad
+    assert grad is not None
+    stages = [tuple(grad[0].tolist())]
+    for operation in ("unscale", "clip") if first == "unscale" else ("clip", "unscale"):
+        if operation == "unscale":
+            grad.div_(scale)
+        else:
+            clip_grad_norm_(model.parameters(), limit)
+        stages.append(tuple(grad[0].tolist()))
+    return stages[0], stages[1], stages[2]
+
+
+def linear(gradient: Vector) -> tuple[torch.nn.Linear, torch.Tensor]:
+    """Weights of 0, and an input that is the gradient of the loss."""
+    model = torch.nn.Linear(len(gradient), 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    return model, torch.tensor([gradient])
+
+
+def loss(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """The mean of a linear model's output."""
+    return torch.mean(model(x))
+
+
+def _cut(gradient: Vector, limit: float) -> Vector:
+    """The gradient, shortened to the limit if it is longer: plain arithmetic."""
+    return tuple(value * min(1.0, limit / math.hypot(*gradient)) for value in gradient)
+
+
+LAB = Lab(
+    name="clip-order",
+    facts=("A1", "A2", "A3"),
+    topic="scaling",
+    title="Unscale, then clip",
+    claim="A clip limit is in the units of the true gradient, so the gradient is unscaled before it is clipped. "
+    "Clipped while scaled, what reaches the optimizer is the limit divided by the loss scale.",
+    source="torch's notes on automatic mixed precision, 'Gradient clipping'",
+    shows=shows,
+    asks=(
+        Number(
+            key="right",
+            prompt="The true gradient is 0.2, the loss scale 1024, the clip limit 1. What does the optimizer get?",
+            answer=lambda shown: shown.measured("A1: gradient at the optimizer")[0],
+            why="The stored 204.8 is unscaled to 0.2, which is under the limit: clipping leaves it alone.",
+            tempting=(
+                Tempting(
+                    value=lambda shown: shown.measured("A1: gradient at the optimizer, clipped while scaled")[0],
+                    why="That is the stored 204.8 cut to 1, then divided by 1024: the limit was read in scaled units.",
+                ),
+                Tempting(
+                    value=lambda _: SETTINGS["A1"][2],
+                    why="The limit is the most that may pass, not what passes: 0.2 is under it.",
+                ),
+            ),
+        ),
+        Choice(
+            key="direction",
+            prompt="[3, 4] under scale 100 and a norm limit of 2, clipped first. What is wrong with what reaches the optimizer?",
+            answer=lambda shown: _fault(shown.measured("A3: gradient at the optimizer, clipped while scaled")),
+            options=(
+                Option(text="its length", value="length", why="[0.012, 0.016]: right direction, norm 0.02 in place of 2."),
+                Option(
+                    text="its direction",
+                    value="direction",
+                    why="Tempting, because clipping by value would bend it. Clipping by norm multiplies all by one number.",
+                ),
+                Option(
+                    text="nothing",
+                    value="nothing",
+                    why="Tempting, because the loss still falls: a step 100 times too short looks like a small learning rate.",
+                ),
+            ),
+        ),
+    ),
+)
+
+
+def _fault(reached: Vector) -> str:
+    """What separates a gradient from A3's right one, as it was measured."""
+    true, _, limit = SETTINGS["A3"]
+    cosine = sum(map(float.__mul__, true, reached)) / (math.hypot(*true) * math.hypot(*reached))
+    length = abs(math.hypot(*reached) / limit - 1) > TORCH_ADDS
+    return "direction" if cosine < 1 - TORCH_ADDS else "length" if length else "nothing"
