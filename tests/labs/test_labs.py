@@ -5,6 +5,7 @@ import torch
 
 from truestep.labs.asking.ask import Buckets, Build, Choice, Column, Find, Number, Open
 from truestep.labs.lab import TOPICS
+from truestep.labs.lessons import LESSONS, uncovered
 from truestep.labs.shelf import lab, labs
 
 NAMES = [each.name for each in labs()]
@@ -74,3 +75,9 @@ def test_arrows_lead_to_labs_that_stand_before(name):
 def test_topics_and_names():
     assert {each.topic for each in labs()} <= set(TOPICS)
     assert len(NAMES) == len(set(NAMES))
+
+
+def test_every_lesson_has_a_lab_and_no_lab_shows_another():
+    shown = {fact for each in labs() for fact in each.facts}
+    assert uncovered(shown) == []
+    assert shown <= set(LESSONS)
