@@ -85,7 +85,8 @@ class Command:
 
 def _print(result: Verification, *, every: bool) -> None:
     """Verdict and cause, the table, then what it rests on."""
-    from truestep.verification.result import COLUMNS, SHOWN  # noqa: PLC0415
+    from truestep.verification.result import SHOWN  # noqa: PLC0415
+    from truestep.verification.rows import COLUMNS  # noqa: PLC0415
 
     title, *head = result.head()
     for line in head:

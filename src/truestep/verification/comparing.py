@@ -16,8 +16,9 @@ from truestep.verification.bias import bias_of
 from truestep.verification.criterion import FLOAT32_UNIT, SAFETY, Computed, Judgement, Level, derivation, judged
 from truestep.verification.gap import Gap, gaps, whole
 from truestep.verification.reference import Gradients, References, clipped, kinks_of, references
-from truestep.verification.result import SHOWN, Skipped, Verification, row_of
+from truestep.verification.result import SHOWN, Skipped, Verification
 from truestep.verification.roundings import Counting, Roundings
+from truestep.verification.rows import row_of
 from truestep.verification.subject import Full, Subject
 from truestep.verification.subject_state import Snapshot
 from truestep.verification.suspect import Suspect, Traces

@@ -5,83 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
 
-from truestep.pages.words import counted, listing, significant
+from truestep.pages.words import counted, listing
 from truestep.verification.bias import Bias, share
-from truestep.verification.criterion import Judgement
+from truestep.verification.rows import ALL_ZERO, Row, table
 
 if TYPE_CHECKING:
     from truestep.verification.coupling import Coupling
     from truestep.verification.reading import Reading
 
-Verdict = Literal["beyond", "within", "not judged"]
-COLUMNS = ("parameter", "verdict", "error", "explained", "float32", "cosine", "length", "bias")
-"""Of a row as words."""
 SHOWN = 20
 """Rows of a report; `rows` holds all."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One parameter, at the attempt where its gap was largest against what is explained."""
-
-    name: str
-    verdict: Verdict
-    """Over all attempts: beyond in any, else within in any, else not judged."""
-    attempt: int
-    """Counted from 0."""
-    error: float | None
-    """|a - r| / |r| of what arrived against float64; None where r is 0, or something is not finite."""
-    tolerance: float | None
-    """What the formats explain of it; None where it is not judged."""
-    plain_error: float | None
-    """The same error of the plain float32 full batch."""
-    cosine: float | None
-    """Of the angle between what arrived and what should have."""
-    ratio: float | None
-    """|a| / |r|."""
-    bias: Bias
-    """Over all attempts, of this parameter alone."""
-    words: str | None
-    """Why it is not judged, or what is the matter beside size."""
-
-    @property
-    def rank(self) -> tuple[int, float]:
-        """For an order with the worst first."""
-        excess = self.error / self.tolerance if self.error is not None and self.tolerance else 0.0
-        return -_RANK[self.verdict], -excess
-
-    def cells(self) -> tuple[str, ...]:
-        """The row in words, as `COLUMNS` says."""
-        shares = [share(value) for value in (self.error, self.tolerance, self.plain_error)]
-        numbers = [_number(value) for value in (self.cosine, self.ratio)]
-        return (self.name, self.verdict, *shares, *numbers, share(self.bias.mean))
-
-
-def row_of(every: Sequence[tuple[int, Judgement]], *, bias: Bias) -> Row:
-    """From the judgements of one parameter, each with its attempt."""
-    attempt, worst = max(every, key=lambda pair: (_RANK[_verdict(pair[1])], pair[1].excess))
-    gap = worst.gap
-    return Row(
-        name=gap.name,
-        verdict=_verdict(worst),
-        attempt=attempt,
-        error=gap.relative,
-        tolerance=worst.tolerance,
-        plain_error=gap.plain_relative,
-        cosine=gap.cosine,
-        ratio=gap.ratio,
-        bias=bias,
-        words=worst.words,
-    )
-
-
-def _verdict(judgement: Judgement) -> Verdict:
-    return "not judged" if judgement.within is None else "within" if judgement.within else "beyond"
-
-
-_RANK: dict[Verdict, int] = {"not judged": 0, "within": 1, "beyond": 2}
+REASONS = 3
+"""Different reasons of skipped attempts that a headline gives."""
+BRIEF = 240
+"""Characters that pytest shows of `assert result.passed, result`: it takes the repr, and cuts the middle out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,12 +31,19 @@ class Skipped:
     attempt: int
     """Counted from 0."""
     reason: str
+    """In a few words."""
+    detail: str | None = None
+    """What else is known of it."""
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"attempt {self.attempt} was skipped: {self.reason}{'' if self.detail is None else f': {self.detail}'}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """Whether the gradient at the optimizer is the float32 full batch's. `str()` explains it, so that a test can say
-    `assert result.passed, result`."""
+    """Whether the gradient at the optimizer is the float32 full batch's. `str()` explains it; `repr()` says as much as pytest
+    shows of an object, so that a test can say `assert result.passed, result`, or `str(result)` for all of it."""
 
     subject: str
     policy: str | None
@@ -134,7 +81,7 @@ class Verification:
     @property
     def judged(self) -> int:
         """Parameters that could be judged, and whose gradient was not 0 throughout."""
-        return sum(row.verdict != "not judged" and (row.error is not None or row.verdict == "beyond") for row in self.rows)
+        return sum(row.verdict != "not judged" for row in self.rows)
 
     @property
     def passed(self) -> bool:
@@ -143,16 +90,17 @@ class Verification:
 
     @property
     def headline(self) -> str:
-        """The verdict in a sentence."""
-        return f"{'passed' if self.passed else 'FAILED'}: {self._because}"
+        """The verdict in a sentence, and how many attempts it rests on where some were skipped."""
+        return f"{'passed' if self.passed else 'FAILED'}: {self._because}{self._beside}"
 
     @property
     def _because(self) -> str:
         every = counted(self.compared, "attempt")
         if not self.compared:
-            reasons = "; ".join(dict.fromkeys(skipped.reason for skipped in self.skipped))
-            return f"nothing was compared, for no attempt of {self.attempts} stepped ({reasons})"
+            return f"nothing was compared, for no attempt of {self.attempts} stepped ({self._reasons})"
         if not self.judged:
+            if all(row.words == ALL_ZERO for row in self.rows):
+                return f"all gradients are zero in {every}: nothing to compare"
             return f"nothing could be judged in {every}: see the words beside each parameter"
         if self.beyond:
             return f"{len(self.beyond)} of {counted(len(self.rows), 'parameter')} are beyond what the formats explain, in {every}"
@@ -165,6 +113,17 @@ class Verification:
                 f" {share(self.bias.allowed)}"
             )
         return f"the gradient at the optimizer is the float32 full batch's in {every}, within what the formats explain"
+
+    @property
+    def _beside(self) -> str:
+        if not self.skipped or not self.compared:
+            return ""
+        return f"; {self.compared} of {self.attempts} attempts compared, {len(self.skipped)} skipped ({self._reasons})"
+
+    @property
+    def _reasons(self) -> str:
+        every = list(dict.fromkeys(skipped.reason for skipped in self.skipped))
+        return "; ".join([*every[:REASONS], *(["and others"] if len(every) > REASONS else [])])
 
     def record(self) -> dict[str, Any]:
         """All of it for JSON: absent is null, and no number is infinite or NaN."""
@@ -181,7 +140,22 @@ class Verification:
 
     def __str__(self) -> str:
         """A report in plain text: verdict, cause, the worst parameters, and what the criterion is."""
-        return "\n".join([*self.head(), "", *_table(self.rows[:SHOWN]), *_more(self.rows), "", *self.tail()])
+        return "\n".join([*self.head(), "", *table(self.rows[:SHOWN]), *_more(self.rows), "", *self.tail()])
+
+    def __repr__(self) -> str:
+        """Verdict and cause in what pytest shows of an object; `str()` tells all."""
+        causes = [self.headline]
+        if self.reading is not None:
+            causes.append(f"reading ({self.reading.kind}): {self.reading.sentence}")
+        elif self.coupling is not None:
+            causes.append(f"coupling ({self.coupling.kind}): {self.coupling.sentence}")
+        elif self.remainder is not None:
+            causes.append(f"no cause was read: {self.remainder}")
+        more = "\nstr() of it tells all"
+        room = BRIEF - len(more) - len(causes) + 1
+        first = shorten(causes[0], room if len(causes) == 1 else room // 2, placeholder=" ...")
+        rest = [shorten(cause, room - len(first), placeholder=" ...") for cause in causes[1:]]
+        return "\n".join([first, *rest]) + more
 
     def head(self) -> list[str]:
         """The lines before the table: what was verified, how it ended and why."""
@@ -207,28 +181,13 @@ class Verification:
         lines = [str(self.bias)]
         lines += [f"{row.name}: {row.words}" for row in self.rows[:SHOWN] if row.words is not None]
         lines += ["criterion:", *(f"  {line}" for line in self.criterion)] if self.criterion else []
-        lines += [f"attempt {skipped.attempt} was skipped: {skipped.reason}" for skipped in self.skipped]
+        lines += [str(skipped) for skipped in self.skipped]
         return lines + [f"note: {note}" for note in self.notes]
 
 
 def _more(rows: Sequence[Row]) -> list[str]:
     left = len(rows) - SHOWN
     return [f"and {counted(left, 'parameter')} more"] if left > 0 else []
-
-
-def _table(rows: Sequence[Row]) -> list[str]:
-    if not rows:
-        return ["no parameter was compared"]
-    cells = [COLUMNS, *(row.cells() for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    sides = [str.ljust, str.ljust, *[str.rjust] * (len(COLUMNS) - 2)]
-    return [
-        "  ".join(side(cell, width) for side, cell, width in zip(sides, line, widths, strict=True)).rstrip() for line in cells
-    ]
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.5f}" if abs(value) < 100 else significant(value)
 
 
 def _plain(value: Any) -> Any:
