@@ -83,14 +83,18 @@ def keys_of(bits: Tensor, layout: Layout) -> Tensor:
 
 def spread_of(rows: Rows, bias: int) -> Spread:
     """The spread of counts by field, where field `bias` is the binade of 1; ends are not known here."""
-    classes = rows[:-1] @ _CLASSES
-    classes[0, _CLASS_OF[TIE]] -= rows[0, TIE]
-    filled = np.flatnonzero(classes.any(1))
+    zeros = int(rows[0, TIE])
+    filled = np.flatnonzero(rows[:-1].any(1))
+    if rows[0].sum() == zeros:
+        filled = filled[filled > 0]
+    classes = rows[filled] @ _CLASSES
+    if zeros and filled.size and filled[0] == 0:
+        classes[0, _CLASS_OF[TIE]] -= zeros
     return Spread(
-        zeros=int(rows[0, TIE]),
+        zeros=zeros,
         infinities=int(rows[-1, TIE]),
         nans=int(rows[-1].sum() - rows[-1, TIE]),
-        bins={int(field) - bias: tuple(classes[field].tolist()) for field in filled},
+        bins={field - bias: tuple(counts) for field, counts in zip(filled.tolist(), classes.tolist(), strict=True)},
     )
 
 

@@ -106,5 +106,4 @@ def _records(losses: Mapping[str, Losses]) -> dict[str, Any]:
 
 def _table(spread: Spread, name: str) -> dict[str, Any]:
     """The losses at every scale from 2^LOWEST to 2^HIGHEST: what a page looks up instead of computing it."""
-    at = [spread.losses(FORMATS[name], scale=scale) for scale in range(LOWEST, HIGHEST + 1)]
-    return {"from": LOWEST, **{each: [getattr(one, each) for one in at] for each in ("flushed", "subnormal", "overflowed")}}
+    return {"from": LOWEST, **spread.table(FORMATS[name], range(LOWEST, HIGHEST + 1))}

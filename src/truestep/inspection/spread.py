@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, cached_property
+from itertools import accumulate
+from typing import NamedTuple
 
 from truestep.formats import FORMATS, Format
 
@@ -60,6 +63,28 @@ BOUNDS = _bounds()
 beyond its largest. Class i holds the significands from BOUNDS[i] to BOUNDS[i + 1]."""
 
 
+_CLASSES = len(BOUNDS)
+
+
+class _Edges(NamedTuple):
+    """Where the fate of numbers changes in a format: each a binade times the number of classes, and a class."""
+
+    kept: int
+    normal: int
+    overflow: int
+
+
+@cache
+def _edges(stored: Format) -> _Edges:
+    limit, held = overflow_bound(stored)
+    return _Edges(_edge(flush_bound(stored), strict=True), _edge(normal_bound(stored), strict=False), _edge(limit, strict=held))
+
+
+def _edge(magnitude: Fraction, *, strict: bool) -> int:
+    exponent, significand = split(magnitude)
+    return exponent * _CLASSES + BOUNDS.index((significand, strict))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Spread:
     """Counts of numbers by binade and class of significand; zeros, infinities and NaNs beside them.
@@ -103,7 +128,7 @@ class Spread:
     @property
     def nonzero(self) -> int:
         """How many are finite and not 0: what shares are shares of."""
-        return sum(map(sum, self.bins.values()))
+        return self._above[1][0]
 
     @property
     def elements(self) -> int:
@@ -128,22 +153,34 @@ class Spread:
             largest=max((x for x in (self.largest, other.largest) if x is not None), default=None),
         )
 
-    def above(self, magnitude: Fraction, *, strict: bool, scale: int = 0) -> int:
-        """How many have 2^scale * |x| >= magnitude, or > where `strict`; magnitude's significand is one of `BOUNDS`."""
-        exponent, significand = split(magnitude)
-        first = BOUNDS.index((significand, strict))
-        return sum(sum(row[first if e == exponent - scale else 0 :]) for e, row in self.bins.items() if e >= exponent - scale)
+    @cached_property
+    def _above(self) -> tuple[int, list[int]]:
+        """The lowest binade, and how many numbers lie in each class or above it, from that binade's first class on."""
+        if not self.bins:
+            return 0, [0]
+        low, none = min(self.bins), (0,) * _CLASSES
+        counts = [count for e in range(max(self.bins), low - 1, -1) for count in reversed(self.bins.get(e, none))]
+        return low, [*accumulate(counts, initial=0)][::-1]
 
     def losses(self, stored: Format, *, scale: int = 0) -> Losses:
         """What `stored` does to the numbers times 2^scale: flushed |y| <= s/2, overflowed y that rounds beyond the largest."""
-        kept = self.above(flush_bound(stored), strict=True, scale=scale)
-        limit, held = overflow_bound(stored)
-        return Losses(
-            elements=self.nonzero,
-            flushed=self.nonzero - kept,
-            subnormal=kept - self.above(normal_bound(stored), strict=False, scale=scale),
-            overflowed=self.above(limit, strict=held, scale=scale),
-        )
+        (kept,), (normal,), (overflowed,) = self._reaching(stored, range(scale, scale + 1))
+        return Losses(elements=self.nonzero, flushed=self.nonzero - kept, subnormal=kept - normal, overflowed=overflowed)
+
+    def table(self, stored: Format, scales: range) -> dict[str, list[int]]:
+        """The same at each of several scales, by the name of the loss."""
+        kept, normal, overflowed = self._reaching(stored, scales)
+        return {
+            "flushed": [self.nonzero - each for each in kept],
+            "subnormal": [more - fewer for more, fewer in zip(kept, normal, strict=True)],
+            "overflowed": overflowed,
+        }
+
+    def _reaching(self, stored: Format, scales: range) -> list[list[int]]:
+        """How many numbers reach each edge of `stored`, at each scale."""
+        low, above = self._above
+        last, starts = len(above) - 1, [(low + scale) * _CLASSES for scale in scales]
+        return [[above[min(max(edge - start, 0), last)] for start in starts] for edge in _edges(stored)]
 
     def record(self) -> dict[str, object]:
         """JSON-ready."""
