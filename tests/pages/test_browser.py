@@ -86,7 +86,7 @@ def colour_of_ink(page: Any) -> str:
 
 def colours_drawn(page: Any) -> list[str]:
     """The colour of every curve of the first figure."""
-    script = "[...document.querySelectorAll('#not-yet-by-seconds path.js-line')].map(path => path.style.stroke)"
+    script = "[...document.querySelectorAll('#not-yet-by-seconds path.line')].map(path => getComputedStyle(path).stroke)"
     return list(page.evaluate(script))
 
 
@@ -99,7 +99,7 @@ def test_it_draws_without_a_message_a_request_or_a_sideways_scroll(browser: Any,
     assert seen.requests == [report.as_uri()]
     assert seen.page.evaluate("document.documentElement.scrollWidth") == width
     assert seen.page.evaluate("[...document.querySelectorAll('.drawing')].every(holder => holder.querySelector('svg'))")
-    over = """[...document.querySelectorAll('.drawing svg.main-svg')].some(
+    over = """[...document.querySelectorAll('.drawing svg')].some(
         svg => svg.getBoundingClientRect().right > document.documentElement.clientWidth)"""
     assert not seen.page.evaluate(over)
     seen.page.context.close()
@@ -172,11 +172,9 @@ def test_the_legend_takes_a_candidate_out_of_its_drawing(browser: Any, report: P
     button = page.locator("#not-yet-by-seconds .legend button").nth(1)
     button.press("Space")
     assert button.get_attribute("aria-pressed") == "false"
-    page.wait_for_function(
-        f"document.querySelectorAll('#not-yet-by-seconds path.js-line').length === {before - 1}", timeout=10_000
-    )
+    page.wait_for_function(f"document.querySelectorAll('#not-yet-by-seconds path.line').length === {before - 1}", timeout=10_000)
     button.press("Space")
-    page.wait_for_function(f"document.querySelectorAll('#not-yet-by-seconds path.js-line').length === {before}", timeout=10_000)
+    page.wait_for_function(f"document.querySelectorAll('#not-yet-by-seconds path.line').length === {before}", timeout=10_000)
     page.context.close()
 
 

@@ -1,42 +1,22 @@
-// Draws the page's figures in the page's colours; theme button, legend buttons, print. It asks nothing of the network.
+// Draws the page's figures; theme button, legend buttons, words under the pointer, zoom, print. It asks nothing of the network.
 (() => {
   "use strict";
   const root = document.documentElement;
-  const probe = document.body.appendChild(document.createElement("span"));
-  probe.hidden = true;
-
-  // A variable of the style sheet, as the colour that it has now.
-  const colour = (name) => {
-    probe.style.color = name;
-    return getComputedStyle(probe).color;
-  };
-
-  // A copy of plotly's JSON with every `var(--name)` replaced; data columns pass through as they are.
-  const coloured = (value) => {
-    if (typeof value === "string") return value.startsWith("var(--") ? colour(value) : value;
-    if (Array.isArray(value)) return typeof value[0] === "number" ? value : value.map(coloured);
-    if (value === null || typeof value !== "object") return value;
-    return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, coloured(inner)]));
-  };
-
-  const fine = matchMedia("(pointer: fine)").matches;
   const figures = [...document.querySelectorAll(".drawing")].map((holder) => ({
     holder,
     spec: JSON.parse(document.getElementById(holder.dataset.plot).textContent),
     hidden: new Set(),
+    zoom: null, // the ends of the axis to the right, where a reader chose them
   }));
-
-  const draw = ({ holder, spec, hidden }) => {
-    const { data, layout } = coloured(spec);
-    data.forEach((trace) => { trace.visible = !hidden.has(trace.meta?.slot); });
-    layout.width = holder.clientWidth;
-    layout.font.family = getComputedStyle(document.body).fontFamily;
-    if (!fine) layout.dragmode = false; // a finger scrolls the page
-    return Plotly.react(holder, data, layout, { displayModeBar: false, displaylogo: false, showTips: false });
+  const draw = (figure) => { figure.drawn = Drawing.draw(figure.holder, figure.spec, figure); };
+  const drawAll = () => {
+    figures.forEach((figure) => { figure.width = figure.holder.clientWidth; }); // all at once: a page is laid out but once
+    if (figures.some((figure) => figure.width < 100)) return; // a window without a size yet: it will be resized
+    figures.forEach(draw);
+    root.dataset.drawn = "true";
   };
-  const drawAll = () => Promise.all(figures.map(draw));
 
-  figures.forEach((figure) => {
+  const legend = (figure) => {
     figure.holder.closest(".figure").querySelectorAll(".legend button").forEach((button) => {
       button.addEventListener("click", () => {
         const slot = Number(button.dataset.slot);
@@ -46,7 +26,76 @@
         draw(figure);
       });
     });
-  });
+  };
+
+  const put = (parent, tag, name) => {
+    const made = document.createElement(tag);
+    made.className = name;
+    made.hidden = true;
+    parent.append(made);
+    return made;
+  };
+
+  // The words of the point that is nearest to the pointer, beside it.
+  const hover = (figure) => {
+    const { holder } = figure;
+    const label = put(holder, "div", "hover");
+    holder.addEventListener("pointermove", (event) => {
+      const box = holder.getBoundingClientRect();
+      const point = figure.drawn.near(event.clientX - box.left, event.clientY - box.top);
+      label.hidden = !point;
+      if (!point) return;
+      label.textContent = point.words();
+      label.style.borderColor = point.color;
+      const [x, y] = point.at;
+      const left = x + 12 + label.offsetWidth < box.width ? x + 12 : x - 12 - label.offsetWidth;
+      label.style.left = `${Math.max(0, left)}px`;
+      label.style.top = `${Math.max(0, Math.min(y - label.offsetHeight / 2, box.height - label.offsetHeight))}px`;
+    });
+    ["pointerleave", "pointercancel"].forEach((kind) => holder.addEventListener(kind, () => { label.hidden = true; }));
+  };
+
+  // A stretch drawn with a mouse fills the drawing; the button below it, or a double click, gives the whole again. A finger scrolls.
+  const zoom = (figure) => {
+    const { holder } = figure;
+    if (figure.spec.layout.xaxis.type === "log") return;
+    const shade = put(holder, "div", "stretch"), whole = put(holder.parentElement, "button", "whole");
+    whole.type = "button";
+    whole.textContent = "Show the whole again";
+    let begun = null;
+    const inside = (event) => {
+      const { from, to } = figure.drawn.x;
+      return Math.min(Math.max(event.clientX - holder.getBoundingClientRect().left, from), to);
+    };
+    const turn = (range) => {
+      figure.zoom = range;
+      whole.hidden = range === null;
+      draw(figure);
+    };
+    holder.addEventListener("pointerdown", (event) => {
+      if (event.pointerType !== "mouse" || event.button !== 0) return;
+      begun = inside(event);
+      holder.setPointerCapture(event.pointerId);
+      event.preventDefault(); // no text is selected on the way
+    });
+    holder.addEventListener("pointermove", (event) => {
+      if (begun === null) return;
+      const here = inside(event);
+      shade.hidden = false;
+      Object.assign(shade.style, { left: `${Math.min(begun, here)}px`, width: `${Math.abs(here - begun)}px`, height: `${figure.drawn.bottom}px` });
+    });
+    ["pointerup", "pointercancel"].forEach((kind) => holder.addEventListener(kind, (event) => {
+      const ends = [begun, inside(event)].sort((left, right) => left - right);
+      if (kind === "pointerup" && begun !== null && ends[1] - ends[0] > 8) turn(ends.map(figure.drawn.x.of));
+      begun = null;
+      shade.hidden = true;
+    }));
+    holder.addEventListener("dblclick", () => turn(null));
+    whole.addEventListener("click", () => turn(null));
+  };
+
+  drawAll();
+  figures.forEach((figure) => [legend, hover, zoom].forEach((wire) => wire(figure)));
 
   const themes = [["", "as the system"], ["light", "light"], ["dark", "dark"]];
   const button = document.getElementById("theme");
@@ -56,9 +105,7 @@
     theme = (theme + 1) % themes.length;
     root.dataset.theme = themes[theme][0];
     button.textContent = `Theme: ${themes[theme][1]}`;
-    drawAll();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll());
 
   // Paper is light and narrower than a screen, and nobody can open what is folded on it.
   const folded = [];
@@ -84,6 +131,4 @@
     width = root.clientWidth;
     drawAll();
   });
-
-  drawAll().then(() => { root.dataset.drawn = "true"; });
 })();

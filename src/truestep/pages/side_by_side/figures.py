@@ -26,7 +26,8 @@ def _race(clock: Clock, sides: Sides) -> Figure:
     figure = not_yet(clock, sides.records(), looks(names), labels)
     if figure.shows is None:
         return figure
-    panels = [_panel(clock, sides, name, shown[name]) for name in sides.candidates]
+    found = [_panel(clock, sides, name, shown[name]) for name in sides.candidates]
+    panels = [panel for panel in found if panel is not None]
     end = max(panel.plot["layout"]["xaxis"]["range"][1] for panel in panels)
     for panel in panels:
         panel.plot["layout"]["xaxis"]["range"] = [0, end]
@@ -34,14 +35,16 @@ def _race(clock: Clock, sides: Sides) -> Figure:
     return replace(figure, panels=tuple(panels), legend=(), shows=shows, source=f"{figure.source}, of both")
 
 
-def _panel(clock: Clock, sides: Sides, name: str, label: str) -> Panel:
-    """One candidate's two curves, in its colour."""
+def _panel(clock: Clock, sides: Sides, name: str, label: str) -> Panel | None:
+    """One candidate's two curves, in its colour; None where no run of it has ended."""
     look, keys = sides.drawn[name], [together(name, side) for side in NAMES]
     own = [record for record in sides.records() if record["candidate"] in keys]
     styles = zip(keys, (0, 2), ("solid", "dash"), ("circle", "square"), strict=True)  # a later slot's line is thinner
     drawn = {key: Look(slot=slot, colour=look.colour, dash=dash, marker=marker) for key, slot, dash, marker in styles}
     found = not_yet(clock, own, drawn, {key: key for key in keys})
-    plot: dict[str, Any] = found.panels[0].plot if found.panels else {"data": [], "layout": {"xaxis": {"range": [0, 1]}}}
+    if not found.panels:
+        return None
+    plot = found.panels[0].plot
     plot["layout"]["height"] = 260
     return Panel(plot=plot, label=label, look=look)
 
@@ -58,7 +61,7 @@ def _pairs(clock: Clock, sides: Sides) -> Figure:
         source=f"the records of both, to_target.{clock.field}, as between.ratios in this page's JSON has them",
     )
     for panel in figure.panels:
-        panel.plot["layout"]["xaxis"]["title"]["text"] = f"A / B in {clock.noun}"
+        panel.plot["layout"]["xaxis"]["title"] = f"A / B in {clock.noun}"
     if figure.absent:
         return replace(figure, absent="There is no seed that both have run and on which one of the two reached the target.")
     shows = f"Right: {clock.noun} to the target, those of A divided by those of B on the same seed (logarithmic). Right of the "
