@@ -184,7 +184,8 @@ def test_where_a_clip_is_and_is_not(unit):
     assert read(evidence(parts, times(right, 2 / length), weights, unit=unit)).kind == "clip-undeclared"
     short = [times(part, 0.01) for part in parts]
     little = combined(short, [0.25] * 4, unit=unit)
-    assert read(evidence(short, times(little, 1 / norm(little)), weights, unit=unit)).kind == "normalised"
+    reading = read(evidence(short, times(little, 1 / norm(little)), weights, unit=unit))
+    assert (reading.kind, reading.also) == ("too-long-before-clip", ("not-divided", "normalised"))
     reading = read(evidence(parts, times(right, 1.5), weights, unit=unit, clip=ClipNorm(length * 1.5)))
     assert (reading.kind, reading.factor) == ("too-long-before-clip", pytest.approx(1.5, rel=0.01))
 

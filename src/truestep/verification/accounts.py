@@ -9,74 +9,84 @@ import numpy as np
 import numpy.typing as npt
 
 from truestep.pages.words import listing, significant
-from truestep.verification.clipping import clipping, cut_short
+from truestep.verification.clipping import clipping, cut, cut_short
 from truestep.verification.coefficients import Vector
+from truestep.verification.leaks import leaked
 from truestep.verification.setting import Account, Setting, numbers
 
 
 def accounts(setting: Setting) -> Iterator[Account]:
     """Every mistake that could be told from a right update under this setting, most telling first."""
     yield from cut_short(setting)
+    yield from cut(setting, sure=True)
     yield from _division(setting)
     yield from _sums(setting)
     yield from _scaling(setting)
     yield from _microbatches(setting)
     yield from clipping(setting)
-    yield from _before(setting)
+    yield from leaked(setting)
     yield from _sign(setting)
 
 
 def _division(s: Setting) -> Iterator[Account]:
-    n, divide = s.count, "divide each loss by the weight of the whole window before its backward: loss * (w_k / W)"
-    if n > 1:
+    n = s.count
+    if n == 1:
+        return
+    divide = "divide each loss by the weight of the whole window before its backward: loss * (w_k / W)"
+    if not s.equal:
+        yield from _unequal(s)
+    yield Account(
+        kind="not-divided",
+        coefficients=s.clipped(np.ones(n)),
+        factor=float(n) if s.equal else None,
+        sentence=f"the mean losses of {n} microbatches were added up and not divided: {n} times the gradient."
+        f" SGD moves {n} times as far; Adam hardly shows it, but a clip and weight decay do",
+        fix=f"divide each mean loss by {n} before its backward" if s.equal else divide,
+        rule="accumulation-weight",
+    )
+    if not s.equal:
         yield Account(
             kind="not-divided",
-            coefficients=s.clipped(np.ones(n)),
-            factor=float(n) if s.equal else None,
-            sentence=f"the mean losses of {n} microbatches were added up and not divided: {n} times the gradient."
-            f" SGD moves {n} times as far; Adam hardly shows it, but a clip and weight decay do",
-            fix=f"divide each mean loss by {n} before its backward" if s.equal else divide,
+            coefficients=s.clipped(n * s.shares),
+            factor=float(n),
+            sentence=f"the gradient is {n} times that of the full batch, {n} being the number of microbatches: it was not"
+            f" divided. SGD moves {n} times as far; Adam hardly shows it, but a clip and weight decay do",
+            fix=divide,
             rule="accumulation-weight",
         )
-        if not s.equal:
+    yield Account(
+        kind="divided-twice",
+        coefficients=s.clipped(s.shares / n),
+        factor=1 / n,
+        sentence=f"the gradient is 1/{n} of the full batch's: it was divided by the {n} microbatches twice",
+        fix="divide once, at the loss or after the window",
+        rule="accumulation-weight",
+    )
+
+
+def _unequal(s: Setting) -> Iterator[Account]:
+    n = s.count
+    yield Account(
+        kind="mean-of-means",
+        coefficients=s.clipped(np.full(n, 1 / n)),
+        factor=None,
+        sentence=f"each microbatch counts 1/{n}, whatever it holds: a mean of means. By weight"
+        f" ({numbers(s.weights)}) the shares are {numbers(s.shares)}, and not {numbers([1 / n] * n)}",
+        fix="divide the sum of the losses by the total weight of the window, or each mean loss times w_k / W",
+        rule="unequal-weights",
+    )
+    for change in (-1, 1):
+        weights = s.weights + change
+        if (weights >= 0).all() and weights.any():
             yield Account(
-                kind="not-divided",
-                coefficients=s.clipped(n * s.shares),
-                factor=float(n),
-                sentence=f"the gradient is {n} times that of the full batch, {n} being the number of microbatches: it was not"
-                f" divided. SGD moves {n} times as far; Adam hardly shows it, but a clip and weight decay do",
-                fix=divide,
-                rule="accumulation-weight",
-            )
-            yield Account(
-                kind="mean-of-means",
-                coefficients=s.clipped(np.full(n, 1 / n)),
+                kind="weights-off-by-one",
+                coefficients=s.clipped(weights / weights.sum()),
                 factor=None,
-                sentence=f"each microbatch counts 1/{n}, whatever it holds: a mean of means. By weight"
-                f" ({numbers(s.weights)}) the shares are {numbers(s.shares)}, and not {numbers([1 / n] * n)}",
-                fix="divide the sum of the losses by the total weight of the window, or each mean loss times w_k / W",
+                sentence=f"the microbatches count by {numbers(weights)}, one {'less' if change < 0 else 'more'} each than"
+                f" their weights {numbers(s.weights)}, as where labels are shifted by one",
+                fix="count the labels that the loss scores, after the shift",
                 rule="unequal-weights",
             )
-            for change in (-1, 1):
-                weights = s.weights + change
-                if (weights >= 0).all() and weights.any():
-                    yield Account(
-                        kind="weights-off-by-one",
-                        coefficients=s.clipped(weights / weights.sum()),
-                        factor=None,
-                        sentence=f"the microbatches count by {numbers(weights)}, one {'less' if change < 0 else 'more'} each than"
-                        f" their weights {numbers(s.weights)}, as where labels are shifted by one",
-                        fix="count the labels that the loss scores, after the shift",
-                        rule="unequal-weights",
-                    )
-        yield Account(
-            kind="divided-twice",
-            coefficients=s.clipped(s.shares / n),
-            factor=1 / n,
-            sentence=f"the gradient is 1/{n} of the full batch's: it was divided by the {n} microbatches twice",
-            fix="divide once, at the loss or after the window",
-            rule="accumulation-weight",
-        )
 
 
 def _sums(s: Setting) -> Iterator[Account]:
@@ -189,25 +199,6 @@ def _only(s: Setting, chosen: npt.NDArray[np.bool_], coefficients: Vector, *, la
         else "run a backward of every microbatch before the step",
         rule="zero-grad-placement",
     )
-
-
-def _before(s: Setting) -> Iterator[Account]:
-    g = s.gradients
-    if g.columns == s.count or g.gram[-1, -1] <= 0:
-        return
-    base = g.filled(s.expected)
-    share = float(g.against.sum(axis=0)[-1] - g.gram[-1] @ base) / float(g.gram[-1, -1])
-    base[-1] = share
-    if abs(share) * g.lengths[-1] > 2 * g.noise:
-        yield Account(
-            kind="leftover",
-            coefficients=base,
-            factor=None,
-            sentence=f"beside the window's own gradient, {significant(share)} times what arrived at the attempt before is still"
-            " in it: gradients were not zeroed",
-            fix="zero the gradients after every step, or before a window's first backward",
-            rule="zero-grad-placement",
-        )
 
 
 def _sign(s: Setting) -> Iterator[Account]:

@@ -7,6 +7,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
+import torch
+
 from truestep.engine.clip import ClipNorm
 from truestep.engine.gradients import exact_norm
 from truestep.pages.words import listing
@@ -14,11 +16,14 @@ from truestep.verification import suspect
 from truestep.verification.arrival import Arrival
 from truestep.verification.bias import bias_of
 from truestep.verification.criterion import FLOAT32_UNIT, SAFETY, Computed, Judgement, Level, derivation, judged
+from truestep.verification.cut import Length
 from truestep.verification.gap import Gap, gaps, whole
+from truestep.verification.leftover import Leftover
 from truestep.verification.reference import Gradients, References, clipped, kinks_of, references
 from truestep.verification.result import SHOWN, Skipped, Verification
 from truestep.verification.roundings import Counting, Roundings
 from truestep.verification.rows import row_of
+from truestep.verification.skipping import skipped
 from truestep.verification.subject import Full, Subject
 from truestep.verification.subject_state import Snapshot
 from truestep.verification.suspect import Suspect, Traces
@@ -50,6 +55,8 @@ class Comparison:
         self._plain: Roundings | None = None
         self._before: Gradients | None = None
         self._suspect: Suspect | None = None
+        self._left: str | None = None
+        """What was not zeroed before the first window that began with something left."""
 
     def attempt(self, full: Full) -> None:
         """Both references from the present state, then the attempt itself, from the same."""
@@ -61,14 +68,15 @@ class Comparison:
         held = subject.stepped()
         arrival = Arrival(subject.optimizers, subject.names)
         counting = Counting(paused=lambda: arrival.stepping) if self._rounded is None else None
-        with counting or nullcontext(), arrival:
-            reason = subject.attempt(full.window)
+        left = Leftover(subject.parameters())
+        with counting or nullcontext(), arrival, left:
+            said = subject.attempt(full.window)
         if not arrival.stepped:
-            self._skipped.append(Skipped(attempt=index, reason=reason or _unstepped(arrival)))
+            self._skip(said, scale, arrival, found)
             return
         if counting is not None:
             self._rounded = counting.seen(microbatches=len(full.window))
-        traces = Traces(full, start, arrival.gradients, found.judge, self._clipped(found.judge, held))
+        traces = Traces(full, start, arrival.gradients, found.judge, self._clipped(found.judge, held), left.readable)
         measured = gaps(arrival.gradients, self._clipped(found.plain, held), traces.wanted)
         together = whole(measured)
         computed = self._computed(found, scale=scale, microbatches=len(full.window), held=held)
@@ -80,6 +88,7 @@ class Comparison:
         self._compared.append(Compared(index, {gap.name: gap for gap in measured}, together, computed))
         self._note_what_limits(full, found, arrival)
         self._note_what_is_not_stepped(found, held)
+        self._left = self._left or left.words(attempt=index, arrived=together.arrived or 0.0, scale=scale)
         if not explained and self._suspect is None:
             self._look(traces)
         self._before = arrival.gradients
@@ -103,11 +112,28 @@ class Comparison:
             reading=None,
             coupling=None,
             remainder=None,
-            notes=tuple(self._notes),
+            notes=(*self._notes, *([] if self._left is None else [self._left])),
         )
         if not verification.beyond or self._suspect is None:
             return verification
-        return replace(verification, **self._suspect._asdict())
+        return replace(verification, **self._suspect.told(self._lengths()))
+
+    def _lengths(self) -> list[Length]:
+        """Of the attempts of which every norm is finite."""
+        every = [Length(each.whole.arrived or 0.0, each.whole.reference, each.computed.scale) for each in self._compared]
+        return [each for each in every if math.isfinite(each.arrived) and math.isfinite(each.wanted)]
+
+    def _skip(self, said: str | None, scale: float | None, arrival: Arrival, found: References) -> None:
+        """Keep why the present attempt made no step."""
+        why = skipped(
+            self._attempts - 1,
+            said=said,
+            scale=(scale, self._subject.scale()),
+            withheld=any(arrival.withheld),
+            finite=all(bool(torch.isfinite(gradient).all()) for gradient in found.judge.values()),
+            parameters=self._subject.parameters().values(),
+        )
+        self._skipped.append(why)
 
     def _derivation(self) -> tuple[str, ...]:
         """Of the last attempt; of one in which kinks were met, where there was one."""
@@ -207,9 +233,3 @@ def _steps(arrival: Arrival, subject: Subject) -> list[str]:
     if arrival.evaluated:
         notes.append("an optimizer evaluates the loss inside its step: what its first evaluation gave is compared")
     return notes
-
-
-def _unstepped(arrival: Arrival) -> str:
-    if any(arrival.withheld):
-        return "a gradient that is not finite: the optimizer was told so, and did nothing"
-    return "no optimizer was stepped"

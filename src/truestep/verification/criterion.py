@@ -124,7 +124,7 @@ class Judgement:
 def judged(gap: Gap, level: Level, computed: Computed, *, whole: float) -> Judgement:
     """Hold one gap against what the formats explain; `whole` is |r| of all parameters together."""
     if not math.isfinite(gap.reference):
-        return _undecided(gap, "the full batch's own gradient is not finite")
+        return _without_reference(gap)
     if not gap.finite:
         return Judgement(gap=gap, tolerance=None, within=False, words="what arrived is not finite")
     if gap.reference == 0 and gap.error == 0:
@@ -143,6 +143,14 @@ def judged(gap: Gap, level: Level, computed: Computed, *, whole: float) -> Judge
     tolerance = min(LIMIT, tolerance + computed.floor(gap.elements) / gap.reference)
     within = gap.error <= tolerance * gap.reference
     return Judgement(gap=gap, tolerance=tolerance, within=within, words=None if within else missing)
+
+
+def _without_reference(gap: Gap) -> Judgement:
+    """Nothing can be right where the full batch has no gradient; a step with a finite one is wrong for sure."""
+    words = "the full batch's own gradient is not finite"
+    if gap.arrived is None or not math.isfinite(gap.arrived):
+        return _undecided(gap, words)
+    return Judgement(gap=gap, tolerance=None, within=False, words=f"{words}, and what arrived is")
 
 
 def _of_noise(gap: Gap, computed: Computed, *, whole: float) -> Judgement:

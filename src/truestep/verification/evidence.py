@@ -32,6 +32,8 @@ class Evidence:
     parts: tuple[Mapping[str, Tensor], ...]
     """The float32 gradient of each microbatch's own mean loss, from the same state."""
     before: Mapping[str, Tensor] | None
-    """What arrived at the attempt before; None for the first."""
+    """What `.grad` still held when the window began; where it held nothing, what arrived at the attempt before, if any did."""
+    held: bool = False
+    """Whether `before` is what `.grad` held."""
     compute_unit: float
     """Unit roundoff of the format that the products are computed in: 2^-11 for float16."""

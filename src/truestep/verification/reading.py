@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from truestep.engine.clip import ClipNorm, ClipValue
 from truestep.pages.words import counted, listing, significant
 from truestep.verification.accounts import accounts
+from truestep.verification.clipping import cut
 from truestep.verification.coefficients import Geometry, geometry
+from truestep.verification.cut import Length
+from truestep.verification.directions import directions
 from truestep.verification.evidence import Evidence
 from truestep.verification.measured import measured
 from truestep.verification.setting import Account, Setting
@@ -37,12 +41,31 @@ class Reading:
     """Other kinds that would leave the same numbers, here."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What one attempt left, in scalar products: to be read again when the norms of all attempts are known."""
+
+    setting: Setting
+    missing: tuple[str, ...]
+    """Parameters that got nothing although the window has something for them."""
+    zero: frozenset[str]
+    """Those of them that got zeros."""
+    count: int
+    """Of all parameters."""
+
+
 def read(evidence: Evidence) -> Reading | None:
     """The mistake that accounts for what arrived; None where no combination of their gradients does, or the right one.
 
     Then something else is to blame: a model or a loss that couples examples, chance, or the precision. `remainder` says how much.
     """
-    if not all(torch.isfinite(gradient).all() for gradient in evidence.arrived.values()):
+    seen = observed(evidence)
+    return concluded(seen) if isinstance(seen, Observed) else seen
+
+
+def observed(evidence: Evidence) -> Observed | Reading | None:
+    """What there is to be read; a reading where it is one at once, and None where nothing can be."""
+    if not _finite(evidence.arrived):
         return Reading(
             kind="not-finite",
             sentence="the gradient that the optimizer was given is not finite, and it stepped all the same",
@@ -50,16 +73,38 @@ def read(evidence: Evidence) -> Reading | None:
             fix="judge the gradient before the step, and skip it: scaler.step(optimizer) does",
             rule="skip-not-atomic",
         )
+    if not _finite(evidence.reference):
+        return Reading(
+            kind="made-finite",
+            sentence="the full batch's own gradient is not finite, and what the optimizer was given is: something was put in its"
+            " place, and the optimizer stepped; its momentum, its count and weight decay moved with it",
+            factor=None,
+            fix="skip such an attempt as a whole: change no gradient that is not finite, and let scaler.step(optimizer) judge it",
+            rule="skip-not-atomic",
+        )
     if sum(evidence.weights) <= 0:
         return None
     whole = _geometry(evidence)
     missing = _missing(whole, evidence)
-    there = [name for name in whole.names if name not in missing]
-    setting = _setting(evidence, whole.over(there))
-    reading = _of(setting) if there else None
-    if missing:
-        return _nothing_came(evidence, missing, len(whole.names), reading)
+    return Observed(
+        setting=_setting(evidence, whole.over([name for name in whole.names if name not in missing])),
+        missing=tuple(missing),
+        zero=frozenset(name for name in missing if name in evidence.arrived),
+        count=len(whole.names),
+    )
+
+
+def concluded(seen: Observed, lengths: tuple[Length, ...] = ()) -> Reading | None:
+    """The mistake that accounts for it, by the norms of every attempt that stepped."""
+    setting = replace(seen.setting, lengths=lengths)
+    reading = _of(setting) if setting.whole.names else None
+    if seen.missing:
+        return _nothing_came(seen, reading)
     return reading or _of_some(setting)
+
+
+def _finite(gradients: Mapping[str, Tensor]) -> bool:
+    return all(bool(torch.isfinite(gradient).all()) for gradient in gradients.values())
 
 
 def remainder(evidence: Evidence) -> str:
@@ -88,6 +133,7 @@ def _setting(evidence: Evidence, whole: Geometry) -> Setting:
         limit=evidence.clip.limit if isinstance(evidence.clip, ClipNorm) else None,
         whole=whole,
         gradients=whole,
+        held=evidence.held,
     )
 
 
@@ -96,7 +142,11 @@ def _of(setting: Setting) -> Reading | None:
     g = setting.gradients
     if g.fits(setting.expected):
         return None
-    fitting = [account for account in (*accounts(setting), *measured(setting)) if g.fits(account.coefficients)]
+    thought, seen = list(accounts(setting)), list(measured(setting))
+    causes = [account for account in seen if account.kind not in WITHOUT_CAUSE]
+    rest = [account for account in seen if account.kind in WITHOUT_CAUSE]
+    every = [*thought, *causes, *cut(setting, sure=False), *directions(setting, thought), *rest]
+    fitting = [account for account in every if g.fits(account.coefficients)]
     return None if not fitting else _reading(fitting)
 
 
@@ -116,21 +166,19 @@ def _reading(fitting: Sequence[Account]) -> Reading:
 def _missing(whole: Geometry, evidence: Evidence) -> list[str]:
     """The parameters that got nothing although the window has something for them."""
     shares = np.array(evidence.weights) / sum(evidence.weights)
-    return [
-        name
-        for index, name in enumerate(whole.names)
-        if whole.squares[index] == 0 and whole.over([name]).norm(shares) > whole.noise / max(len(whole.names), 1)
-    ]
+    got = {name for name, gradient in evidence.arrived.items() if bool(gradient.any())}
+    least = whole.noise / max(len(whole.names), 1)
+    return [name for name in whole.names if name not in got and whole.over([name]).norm(shares) > least]
 
 
-def _nothing_came(evidence: Evidence, missing: list[str], count: int, rest: Reading | None) -> Reading:
-    zero = [name for name in missing if name in evidence.arrived]
+def _nothing_came(seen: Observed, rest: Reading | None) -> Reading:
     also = () if rest is None else (rest.kind, *rest.also)
-    if len(zero) == len(missing):
+    which = _some(list(seen.missing), seen.count)
+    if len(seen.zero) == len(seen.missing):
         return Reading(
             kind="zero",
-            sentence=f"of {_some(missing, count)} the gradient arrived as zero, and it is not: it was zeroed, or too small for"
-            " the format and the loss scale",
+            sentence=f"of {which} the gradient arrived as zero, and it is not: it was zeroed, or too small for the format and the"
+            " loss scale",
             factor=0.0,
             fix="zero gradients after the step only; in float16, scale the loss",
             rule="fp16-without-scaler",
@@ -138,7 +186,7 @@ def _nothing_came(evidence: Evidence, missing: list[str], count: int, rest: Read
         )
     return Reading(
         kind="no-gradient",
-        sentence=f"{_some(missing, count)} received no gradient, or are in no optimizer that stepped",
+        sentence=f"{which} received no gradient, or are in no optimizer that stepped",
         factor=0.0,
         fix="give every optimizer the parameters that it is to train, after they were moved or replaced, and look for detach()",
         rule="no-gradient-for-optimizer",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from truestep.pages.words import significant
 from truestep.verification.coefficients import Geometry, Vector
+from truestep.verification.cut import Cut, Length, cut_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,10 @@ class Setting:
     """Of all parameters: what a clip goes by."""
     gradients: Geometry
     """Of those that are looked at."""
+    lengths: tuple[Length, ...] = ()
+    """Of every attempt that stepped, this one among them."""
+    held: bool = False
+    """Whether the last column is what `.grad` still held when the window began; else what arrived at the attempt before."""
 
     @property
     def count(self) -> int:
@@ -72,6 +78,11 @@ class Setting:
         """The coefficients after the declared clip."""
         norm = self.whole.norm(coefficients)
         return coefficients if self.limit is None or norm <= self.limit else np.asarray(coefficients * (self.limit / norm))
+
+    @cached_property
+    def cut(self) -> Cut | None:
+        """What this attempt was cut to, where all attempts together say that it was."""
+        return cut_of(self.lengths, Length(self.whole.arrived, self.whole.norm(self.expected), self.scale))
 
     @property
     def expected(self) -> Vector:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,8 @@ from truestep.verification.subject_state import Snapshot
 
 if TYPE_CHECKING:
     from truestep.verification.coupling import Coupling
-    from truestep.verification.reading import Reading
+    from truestep.verification.cut import Length
+    from truestep.verification.reading import Observed, Reading
 
 
 class Traces(NamedTuple):
@@ -31,15 +32,24 @@ class Traces(NamedTuple):
     """Before any clip."""
     wanted: Gradients
     """As it should have arrived."""
+    left: Gradients | None
+    """What `.grad` still held when the window began; None where it held nothing that can be read."""
 
 
 class Suspect(NamedTuple):
     """What could be read of the first attempt that is beyond."""
 
-    reading: Reading | None
+    seen: Observed | Reading | None
     coupling: Coupling | None
     remainder: str | None
     """How much is no combination of the microbatches' gradients, where neither was found."""
+
+    def told(self, lengths: Sequence[Length]) -> dict[str, Any]:
+        """The fields of a Verification, now that the norms of all attempts are known."""
+        from truestep.verification import reading  # noqa: PLC0415 - only a failure needs it
+
+        found = reading.concluded(self.seen, tuple(lengths)) if isinstance(self.seen, reading.Observed) else self.seen
+        return {"reading": found, "coupling": self.coupling, "remainder": None if found is not None else self.remainder}
 
 
 def read(subject: Subject, traces: Traces, computed: Computed, *, before: Gradients | None) -> Suspect:
@@ -52,11 +62,11 @@ def read(subject: Subject, traces: Traces, computed: Computed, *, before: Gradie
     full = traces.full
     with traces.start():
         evidence = _evidence(subject, traces, computed, before)
-        seen = reading.read(evidence)
-        if seen is not None:
+        seen = reading.observed(evidence)
+        if (reading.concluded(seen) if isinstance(seen, reading.Observed) else seen) is not None:
             return Suspect(seen, None, None)
         found = None if full.joined is None else _coupling(subject, full, evidence)
-        return Suspect(None, found, reading.remainder(evidence) if found is None else None)
+        return Suspect(seen if found is None else None, found, reading.remainder(evidence) if found is None else None)
 
 
 def _coupling(subject: Subject, full: Full, evidence: Evidence) -> Coupling | None:
@@ -68,6 +78,7 @@ def _coupling(subject: Subject, full: Full, evidence: Evidence) -> Coupling | No
 
 def _evidence(subject: Subject, traces: Traces, computed: Computed, before: Gradients | None) -> Evidence:
     window = traces.full.window
+    before = before if traces.left is None else traces.left
     weights = subject.weights(window)
     parts = [part_of(subject, microbatch) for microbatch in window]
     return Evidence(
@@ -81,6 +92,7 @@ def _evidence(subject: Subject, traces: Traces, computed: Computed, before: Grad
         clipped_reference=_on_cpu(traces.wanted),
         parts=tuple(_on_cpu(gradients) for gradients, _ in parts),
         before=None if before is None else _on_cpu(before),
+        held=traces.left is not None,
         compute_unit=computed.unit,
     )
 
