@@ -9,7 +9,7 @@ from scipy import stats as reference
 from tests.profile import FULL
 from truestep import errors
 from truestep.stats import clopper_pearson, mean_interval, paired_log_ratio, restricted_mean
-from truestep.stats.coverage import DRAWS, log_ratio_coverage, restricted_mean_coverage
+from truestep.stats.coverage import DRAWS, log_ratio_coverage, restricted_mean_coverage, shortfalls
 
 SAMPLES = 2000 if FULL else 300
 SIGMAS = 4
@@ -79,6 +79,18 @@ def test_without_failures_a_claim_is_the_nominal_rate(runs):
     for claim in (restricted_mean_coverage, log_ratio_coverage):
         found = claim(runs=runs, failing=0.0, spread=0.08, budget=2.0)
         assert abs(found - 0.95) <= allowed(0.95, DRAWS)
+
+
+@pytest.mark.parametrize("runs", [3, 5, 10])
+def test_a_shortfall_is_told_where_runs_fail_and_none_where_they_do_not(runs):
+    assert shortfalls(runs=runs, failing=0.0) == ()
+    found = dict(shortfalls(runs=runs, failing=0.1))
+    assert found == {"restricted mean": restricted_mean_coverage(runs=runs, failing=0.1, spread=0.08, budget=2.0)}
+    assert found["restricted mean"] < 0.9
+
+
+def test_a_shortfall_of_the_speedup_is_told_too():
+    assert [name for name, _ in shortfalls(runs=2, failing=0.4)] == ["restricted mean", "speedup"]
 
 
 def test_a_budget_that_cuts_runs_is_part_of_the_truth():

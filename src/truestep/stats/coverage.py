@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 from scipy import stats
@@ -12,6 +13,12 @@ from truestep.stats.interval import checked_confidence
 
 DRAWS = 40_000
 """Comparisons that are drawn for one figure; its standard error is at most sqrt(0.25 / DRAWS) = 0.0025."""
+
+USUAL_SPREAD, USUAL_BUDGET = 0.08, 2.0
+"""Standard deviation over mean of seconds to a target, and a budget over that mean, where a warning has to be general."""
+
+NOTICEABLE = 0.01
+"""How far below its claim an interval's coverage is a shortfall: four standard errors of what is drawn."""
 
 
 def restricted_mean_coverage(
@@ -71,6 +78,29 @@ def log_ratio_coverage(
     candidate = _drawn(shift, s, runs=runs, failing=failing, budget=budget, seed=seed + 1)
     truth = _restricted_log(failing, shift, s, budget) - _restricted_log(failing, mu, s, budget)
     return _covered(np.log(candidate) - np.log(baseline), truth=truth, confidence=confidence)
+
+
+@cache
+def shortfalls(*, runs: int, failing: float, confidence: float = 0.95) -> tuple[tuple[str, float], ...]:
+    """The intervals of times that cover the truth less often than they say: the name of each, and how often it does.
+
+    For `USUAL_SPREAD` and `USUAL_BUDGET`, and a candidate that is as fast as its baseline and fails as often; an interval counts
+    from `NOTICEABLE` below `confidence`. Empty where both hold. The other intervals that a comparison prints need no such
+    warning: that of the reach rate is exact, and that of the final quality is of the runs that have one.
+
+    Arguments and errors as of `restricted_mean_coverage`.
+
+    >>> [(name, round(share, 2)) for name, share in shortfalls(runs=5, failing=0.1)]
+    [('restricted mean', 0.67)]
+    >>> shortfalls(runs=5, failing=0.0)
+    ()
+    """
+    intervals = (("restricted mean", restricted_mean_coverage), ("speedup", log_ratio_coverage))
+    found = [
+        (name, covered(runs=runs, failing=failing, spread=USUAL_SPREAD, budget=USUAL_BUDGET, confidence=confidence))
+        for name, covered in intervals
+    ]
+    return tuple((name, share) for name, share in found if share < confidence - NOTICEABLE)
 
 
 def _lognormal(spread: float) -> tuple[float, float]:
