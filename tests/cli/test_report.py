@@ -11,7 +11,8 @@ from tests.pages.reading_html import parsed
 from truestep.cli import main
 from truestep.compare.between import MAY_DIFFER, between
 from truestep.compare.exports.markdown import markdown
-from truestep.compare.folder import Folder, read_protocol, read_records
+from truestep.compare.folder import Folder
+from truestep.compare.kept import read_protocol, read_records
 from truestep.compare.protocol import Protocol
 from truestep.compare.verdict import summarize
 from truestep.errors import ProtocolError

@@ -12,7 +12,7 @@ from truestep.compare.exports import export
 from truestep.compare.exports.markdown import markdown
 from truestep.compare.exports.mllog import log
 from truestep.compare.exports.runs_csv import COLUMNS, FORMULA, row, runs_csv
-from truestep.compare.folder import read_protocol, read_records
+from truestep.compare.kept import read_protocol, read_records
 from truestep.compare.verdict import summarize
 from truestep.errors import FileError
 

@@ -10,7 +10,8 @@ import pytest
 
 from truestep import errors
 from truestep.compare import Slot, summarize
-from truestep.compare.folder import Folder, read_protocol, read_records
+from truestep.compare.folder import Folder
+from truestep.compare.kept import read_protocol, read_records
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ import pytest
 from tests.compare.processes import children_in
 from truestep.cli import main
 from truestep.compare import summarize
-from truestep.compare.folder import read_protocol, read_records
+from truestep.compare.kept import read_protocol, read_records
 from truestep.compare.process import uninterrupted
 
 FAULTS = Path(__file__).parent / "faults.py"

@@ -3,7 +3,8 @@
 import pytest
 
 from truestep import errors
-from truestep.compare.folder import Folder, read_records
+from truestep.compare.folder import Folder
+from truestep.compare.kept import read_records
 from truestep.compare.race import race
 
 

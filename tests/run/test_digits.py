@@ -19,7 +19,3 @@ def test_the_narrow_formats_reach_it_too(policy: str) -> None:
     record = train(Digits(), Settings(policy=policy, device="cpu", threads=1), seed=0)
     assert record.status == "reached"
     assert record.counts.completed <= Digits.updates // 2
-
-
-def test_the_target_is_the_pilots_median_less_the_slack_that_is_told() -> None:
-    assert Digits.target == (291 - 3) / 300

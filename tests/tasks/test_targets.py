@@ -1,16 +1,13 @@
 """The targets of the built-in tasks come from the documented pilot, and a run reaches them inside its budget."""
 
+import re
 import statistics
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from truestep.compare.standing import best_quality
 from truestep.run import Settings, train
-from truestep.tasks import BytesLM, DigitsConv, Logistic, load
-
-PILOT = Path(__file__).parents[2] / "benchmarks" / "pilot.py"
+from truestep.tasks import BytesLM, Digits, DigitsConv, Logistic, Task, load
 
 
 @pytest.mark.parametrize("seed", range(7))
@@ -21,7 +18,7 @@ def test_float32_reaches_the_target_inside_the_budget(name: str, seed: int) -> N
     assert record.counts.skipped == 0
 
 
-# A run of bytes-lm takes seconds: one seed here, all seven by `benchmarks/pilot.py bytes-lm 0 6`.
+# A run of bytes-lm takes seconds: one seed here, all seven by `truestep compare bytes-lm`.
 @pytest.mark.parametrize(
     ("name", "policy"), [("bytes-lm", "fp32"), ("bytes-lm", "bf16"), ("digits-conv", "bf16"), ("logistic", "bf16")]
 )
@@ -32,18 +29,20 @@ def test_one_seed_reaches_the_target_in_each_format(name: str, policy: str) -> N
     assert record.counts.skipped == 0
 
 
-def test_a_target_is_the_pilots_median_and_the_slack_that_is_told() -> None:
-    assert DigitsConv.target == (294 - 3) / 300
-    assert BytesLM.target == pytest.approx(2.765 + 0.135, rel=1e-12)
-    assert Logistic.target == pytest.approx(0.1854 + 0.0146, rel=1e-12)
-
-
-def test_the_pilot_says_what_the_docstring_says() -> None:
-    command = [sys.executable, str(PILOT), "logistic", "100", "101"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert ended.returncode == 0, ended.stderr
-    *runs, last = ended.stdout.splitlines()
-    best = [float(line.split()[3]) for line in runs]
-    assert last == f"log loss in nats: median best {statistics.median(best):.4f}, target {Logistic.target}"
-    assert "median best 0.1854" in last
+def test_a_pilot_finds_what_the_docstring_says() -> None:
+    best = []
+    for seed in (100, 101):
+        record = train(Logistic(), Settings(device="cpu", threads=1, stop_at_target=False), seed=seed)
+        best.append(best_quality(record.as_dict(), "lower"))
+    assert f"{statistics.median(best):.4f}" == "0.1854"
     assert "median best log loss was 0.1854" in " ".join((Logistic.__doc__ or "").split())
+
+
+@pytest.mark.parametrize("task", [Digits, DigitsConv, BytesLM, Logistic])
+def test_the_command_that_repeats_a_targets_pilot_is_told_with_the_slack(task: type[Task]) -> None:
+    said = " ".join((task.__doc__ or "").split())
+    found = re.search(rf"`truestep compare {task.name} --pilot 10 --slack ([0-9.]+)`", said)
+    assert found is not None
+    sign = 1 if task.quality_better == "higher" else -1
+    median = {Digits: 291 / 300, DigitsConv: 294 / 300, BytesLM: 2.765, Logistic: 0.1854}[task]
+    assert task.target == pytest.approx(median - sign * float(found[1]), abs=1e-9)

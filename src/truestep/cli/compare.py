@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from truestep.cli._output import print_json, print_table, stdout_is_talk
+from truestep.cli._output import print_json, stdout_is_talk
 from truestep.cli._racing import shown
+from truestep.cli._tables import print_tables
 from truestep.errors import FileError, UsageError
-from truestep.pages.words import counted, significant
 
 if TYPE_CHECKING:
-    from truestep.compare import Protocol, Summary
+    from truestep.compare import Summary
     from truestep.compare.declare import Asked
     from truestep.compare.folder import Folder
+    from truestep.compare.pilot import Pilot
 
 _INTERRUPTED, _TERMINATED = 130, 143
 
@@ -51,6 +52,13 @@ class Command:
 
     target: float | None = None
     """The quality to reach; None: the task's own."""
+
+    pilot: int | None = None
+    """Set the target by a pilot first: so many runs of the baseline, in float32, on seeds of their own (100 and up), to the end
+    of the budget. The target is the median of their best qualities, made easier by the slack."""
+
+    slack: float | None = None
+    """With --pilot: how much easier, in the unit of the quality; None: a hundredth of the median."""
 
     budget_attempts: int | None = None
     """Attempts after which a run ends, and over which the schedule is laid out; None: the task's own."""
@@ -100,12 +108,15 @@ class Command:
 
     def run(self) -> int:
         """Declare, race, judge, write, print; 0, 1 where a declared condition holds, 130 or 143 after Ctrl-C or SIGTERM."""
-        with stdout_is_talk(self.json):  # a task's own prints are no part of the document
-            folder, summary, report, code = self._compared()
+        try:
+            with stdout_is_talk(self.json):  # a task's own prints are no part of the document
+                folder, summary, report, code = self._compared()
+        except KeyboardInterrupt as interruption:  # in a pilot: nothing is there to be judged
+            return _code(interruption)
         if self.json:
             print_json(_document(folder, summary, code))
         else:
-            _print(folder, summary, report)
+            print_tables(folder, summary, report)
         if code in (_INTERRUPTED, _TERMINATED):
             self._say_how_to_go_on(folder)
         return code
@@ -120,27 +131,51 @@ class Command:
 
         if self.rerun_failed and not self.resume:
             raise UsageError("--rerun-failed goes on with what is there", hint="write --resume --rerun-failed")
-        task, protocol = declare(self._asked())
+        if self.slack is not None and self.pilot is None:
+            raise UsageError("--slack is a pilot's", hint="write --pilot 10 --slack X, or declare the target with --target")
+        task, protocol = declare(self._asked(), pilot=self._piloted())
         folder = Folder.opened(self._out(), protocol, resume=self.resume)
         code = 0
         try:
             with _terminable(), shown() as progress:
                 race(task, folder, rerun_failed=self.rerun_failed, progress=progress)
         except KeyboardInterrupt as interruption:  # the finished runs are judged all the same
-            code = _TERMINATED if isinstance(interruption, _Terminated) else _INTERRUPTED
+            code = _code(interruption)
         except FileError:  # a full disk, say: what is kept can be gone on from
             self._say_how_to_go_on(folder)
             raise
         summary = summarize(protocol, folder.records)
         folder.write_summary(summary)
         export(folder.path, protocol, folder.records, summary)
-        code = code or int(any(one.holds for one in summary.conditions))
+        code = code or summary.exit_code
         return folder, summary, write(folder.path), code
+
+    def _piloted(self) -> Pilot | None:
+        """What the pilot has found, where one is asked for; interrupted, it says how to go on."""
+        if self.pilot is None:
+            return None
+        from truestep.compare import pilot  # noqa: PLC0415
+
+        try:
+            with _terminable(), shown() as progress:
+                return pilot.piloted(
+                    self._asked(),
+                    self._out(),
+                    runs=self.pilot,
+                    slack=self.slack,
+                    resume=self.resume,
+                    rerun_failed=self.rerun_failed,
+                    progress=progress,
+                )
+        except KeyboardInterrupt:
+            print(f"the pilot's finished runs are kept in {self._out() / pilot.FOLDER}; to go on:", file=sys.stderr)
+            print(f"  {self.command()}", file=sys.stderr)
+            raise
 
     def _asked(self) -> Asked:
         from truestep.compare.declare import Asked  # noqa: PLC0415
 
-        asked = {field.name: getattr(self, field.name) for field in fields(Asked)}
+        asked = {field.name: getattr(self, field.name) for field in fields(Asked) if field.name != "is_pilot"}
         return Asked(**asked | {"seeds": range(self.seeds)})
 
     def _out(self) -> Path:
@@ -181,51 +216,8 @@ def _document(folder: Folder, summary: Summary, code: int) -> dict[str, Any]:
     }
 
 
-def _print(folder: Folder, summary: Summary, report: Path) -> None:
-    """The tables, the verdicts, what limits them, what failed, and where the rest lies."""
-    from truestep.compare import table  # noqa: PLC0415
-    from truestep.compare.conditions import failed_by  # noqa: PLC0415
-
-    standings = [row.standing for row in summary.rows]
-    print_table(_title(folder.protocol), table.TO_TARGET, map(table.to_target_row, standings), words=2)
-    print()
-    print_table("On the way", table.ON_THE_WAY, map(table.on_the_way_row, standings))
-    rivals = [row for row in summary.rows if row.against is not None]
-    if rivals:
-        print()
-        print_table(f"Against {folder.protocol.baseline}, by seed", table.AGAINST, map(table.against_row, rivals))
-        print()
-        for row in rivals:
-            assert row.against is not None
-            print(f"{row.standing.candidate}: {row.against.text}")
-    print()
-    for footer in table.FOOTERS:
-        print(footer)
-    for note in summary.notes:
-        print(note.text)
-    for row in summary.rows:
-        for failure in row.standing.failures:
-            why = "" if failure["detail"] is None else f": {failure['detail']}"
-            if failure["best"] is not None:
-                why += f"; best {folder.protocol.quality} on validation {significant(failure['best'], 4)}"
-            print(f"Not reached: {row.standing.candidate}, seed {failure['seed']}, {failure['status']}{why}")
-            if failure["hint"] is not None:
-                print(f"  hint: {failure['hint']}")
-    for name in folder.interrupted():
-        print(f"Interrupted and run again: {name}")
-    for record in folder.records:
-        for earlier in record.get("process", {}).get("earlier", ()):
-            print(f"Failed and run again: {record['candidate']}, seed {record['seed']}, {earlier['status']}: {earlier['detail']}")
-    for line in failed_by(summary.conditions):
-        print(line)
-    print(f"report    {report}")
-    print(f"protocol  {summary.protocol_hash}")
-
-
-def _title(protocol: Protocol) -> str:
-    least = "at least" if protocol.direction == "higher" else "at most"
-    seeds = counted(len(protocol.seeds), "seed")
-    return f"{protocol.task}: {protocol.quality} of {least} {protocol.target:g}, {seeds}, {protocol.device}"
+def _code(interruption: KeyboardInterrupt) -> int:
+    return _TERMINATED if isinstance(interruption, _Terminated) else _INTERRUPTED
 
 
 @contextmanager

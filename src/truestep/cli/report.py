@@ -22,6 +22,9 @@ class Command:
     and mllog/, in its folder. Nothing is measured, and no record is touched.
 
     With two folders: one page that sets them side by side, two machines or versions, say. They must have asked the same.
+
+    Exits with 1 where a condition that the comparison has declared with --fail-if holds, as truestep compare did; of two
+    comparisons none is judged.
     """
 
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR [DIR]")]
@@ -37,19 +40,21 @@ class Command:
     """Print one JSON document instead."""
 
     def run(self) -> int:
-        """Read, judge, write, print; 0."""
+        """Read, judge, write, print; 0, or 1 where a declared condition holds."""
         self._demand_sense()
         sides = [_opened(folder) for folder in self.folders]
         if len(sides) == 2:
             self._side_by_side(*sides)
-        elif self.markdown:
+            return 0
+        (one,) = sides
+        summary = _judged(one)
+        if self.markdown:
             from truestep.compare.exports.markdown import markdown  # noqa: PLC0415
 
-            (one,) = sides
-            print(markdown(one.protocol, _judged(one)), end="")
+            print(markdown(one.protocol, summary), end="")
         else:
-            self._one(*sides)
-        return 0
+            self._one(one, summary)
+        return summary.exit_code
 
     def _demand_sense(self) -> None:
         if len(self.folders) not in (1, 2):
@@ -59,11 +64,11 @@ class Command:
         if self.out is not None and len(self.folders) == 1:
             raise UsageError("--out is for the page of two", hint="the report of one lies in its folder: DIR/report.html")
 
-    def _one(self, folder: Folder) -> None:
+    def _one(self, folder: Folder, summary: Summary) -> None:
+        from truestep.compare.conditions import failed_by  # noqa: PLC0415
         from truestep.compare.exports import export  # noqa: PLC0415
         from truestep.pages.comparison import write  # noqa: PLC0415
 
-        summary = _judged(folder)
         page = write(folder.path, summary.as_dict())  # refuses what does not belong together: then nothing is written
         folder.write_summary(summary)
         written = [page, folder.path / "summary.json", *export(folder.path, folder.protocol, folder.records, summary)]
@@ -77,7 +82,7 @@ class Command:
                     "summary": summary.as_dict(),
                     "out": str(folder.path),
                     "written": [str(path) for path in written],
-                    "exit_code": 0,
+                    "exit_code": summary.exit_code,
                 }
             )
             return
@@ -86,6 +91,8 @@ class Command:
                 print(f"{row.standing.candidate}: {row.against.text}")
         for note in summary.notes:
             print(note.text)
+        for line in failed_by(summary.conditions):
+            print(line)
         print(f"report    {page}")
         print(f"protocol  {folder.protocol.hash}")
 
@@ -112,12 +119,16 @@ class Command:
 
 def _opened(path: Path) -> Folder:
     """The folder at `path`, to be read."""
-    from truestep.compare.folder import Folder, read_protocol, read_records  # noqa: PLC0415  # --help must not wait for torch
+    from truestep.compare.folder import Folder  # noqa: PLC0415  # --help must not wait for torch
+    from truestep.compare.kept import read_protocol, read_records  # noqa: PLC0415
 
     protocol = read_protocol(path)
     if protocol is None:
         hint = "name the folder of a comparison, as truestep compare wrote it: it holds protocol.json and records.jsonl"
         raise RecordError(f"there is no {path / 'protocol.json'}", hint=hint, path=str(path))
+    if protocol.target is None:
+        hint = f"its runs set the target of a comparison: name that one's folder, {path.absolute().parent}"
+        raise RecordError(f"{path} holds a pilot, and no comparison", hint=hint, path=str(path))
     return Folder(path=path, protocol=protocol, records=read_records(path))
 
 

@@ -16,6 +16,7 @@ from truestep.pages.words import listing
 MAY_DIFFER = (
     "seeds",
     "initial_weights",
+    "pilot",
     "target_from",
     "candidates",
     "order",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -25,6 +25,9 @@ from truestep.run.building import device_of
 from truestep.run.clocks import PRIMARY
 from truestep.run.options import demand_options
 from truestep.tasks import Task, load
+
+if TYPE_CHECKING:
+    from truestep.compare.pilot import Pilot
 
 T = TypeVar("T")
 
@@ -62,10 +65,15 @@ class Asked:
     jobs: int = 1
     timeout: float | None = None
     """Seconds of wall time of a run's process; None: no limit."""
+    is_pilot: bool = False
+    """Whether these are the runs that a target is set by; they have none."""
 
 
-def declare(asked: Asked) -> tuple[Task, Protocol]:
+def declare(asked: Asked, *, pilot: Pilot | None = None) -> tuple[Task, Protocol]:
     """The task and the protocol of the comparison that is asked for. Nothing is trained and nothing is written.
+
+    Args:
+        pilot: what the target is set by; None: the task or the user declares it.
 
     Raises:
         UsageError: a task, candidate, target, budget or margin that cannot be; each says what can.
@@ -76,7 +84,7 @@ def declare(asked: Asked) -> tuple[Task, Protocol]:
         with _naming(candidate):
             _demand_policy(Candidate.parse(candidate))
     task = load(asked.task)
-    target = _target(task, asked)
+    target, target_from = _target(task, asked, pilot)
     budget = _first(asked.budget_attempts, task.updates)
     about, machine = described(task, seeds=asked.seeds, ticks=budget), environment()
     protocol = Protocol(
@@ -94,7 +102,8 @@ def declare(asked: Asked) -> tuple[Task, Protocol]:
         quality=task.quality_name,
         direction=task.quality_better,
         target=target,
-        target_from="the task" if asked.target is None else "the user",
+        target_from=target_from,
+        pilot=None if pilot is None else pilot.as_dict(),
         evaluate_every=_first(asked.evaluate_every, task.evaluate_every, about.splits["train"]),
         evaluation="fp32 on the validation split; the test split once, at a run's end",
         budget_attempts=budget,
@@ -109,7 +118,7 @@ def declare(asked: Asked) -> tuple[Task, Protocol]:
         retries=RETRIES,
         primary_clock=" + ".join(PRIMARY),
         margin_examples=asked.margin_examples,
-        margin_quality=_first(asked.margin_quality, QUALITY_MARGIN * abs(target)),
+        margin_quality=_first(asked.margin_quality, QUALITY_MARGIN * abs(1.0 if target is None else target)),
         alpha=asked.alpha,
         fail_if=conditions_of(asked.fail_if),
         device=machine["device"] if torch.cuda.is_available() else f"{machine['device']}, {machine['cpu']}",
@@ -125,12 +134,18 @@ def declare(asked: Asked) -> tuple[Task, Protocol]:
     return task, protocol
 
 
-def _target(task: Task, asked: Asked) -> float:
+def _target(task: Task, asked: Asked, pilot: Pilot | None) -> tuple[float | None, str]:
+    """The target and where it comes from; None for the runs of a pilot."""
+    if asked.is_pilot:
+        return None, "none: these runs are a pilot, by which one is set"
+    source = "the task" if asked.target is None else "the user"
     target = task.target if asked.target is None else asked.target
+    if pilot is not None:
+        target, source = pilot.target, str(pilot)
     if target is None:
         raise ProtocolError(
             f"{asked.task} declares no target, and a race needs one",
-            hint=f"--target X, a {task.quality_name} of which {task.quality_better} is better",
+            hint=f"--target X, a {task.quality_name} of which {task.quality_better} is better; or --pilot 10, which sets one",
             task=asked.task,
         )
     if target == 0 and asked.margin_quality is None:
@@ -138,7 +153,7 @@ def _target(task: Task, asked: Asked) -> float:
             "a hundredth of a target of 0 is no margin",
             hint=f"--margin-quality X, the loss of {task.quality_name} that still counts as none",
         )
-    return target
+    return target, source
 
 
 def _demand_policy(asked: Candidate) -> None:

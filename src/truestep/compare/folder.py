@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from truestep.compare.candidate import Candidate
+from truestep.compare.kept import PROTOCOL, RECORDS, read_protocol, read_records
 from truestep.compare.order import Slot
 from truestep.compare.protocol import Protocol, first_difference
 from truestep.compare.verdict import Summary, demand_records
 from truestep.disk import atomic
-from truestep.disk.canonical import parsed
 from truestep.disk.hold import Hold, held
 from truestep.errors import RecordError
 from truestep.pages.words import counted
-from truestep.run import RunRecord
 
-PROTOCOL, RECORDS, SUMMARY, LEDGERS, LOGS = "protocol.json", "records.jsonl", "summary.json", "ledgers", "logs"
+SUMMARY, LEDGERS, LOGS = "summary.json", "ledgers", "logs"
 
 
 @dataclass(kw_only=True)
@@ -151,28 +150,6 @@ class Folder:
             raise RecordError(f"{doing}: {reason}", hint=hint, path=str(self.path), kept=kept) from error
 
 
-def read_protocol(path: Path) -> Protocol | None:
-    """The protocol of the folder at `path`; None where it has none.
-
-    Raises:
-        RecordError: the file cannot be read, or it is no protocol.
-    """
-    content = _content(path / PROTOCOL)
-    return None if content is None else Protocol.from_dict(_parsed(content, str(path / PROTOCOL)))
-
-
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """The records of the folder at `path`, in the order of writing; none where there is no file.
-
-    A record counts once its newline is on disk: what a killed process left after the last one is passed over.
-
-    Raises:
-        RecordError: the file cannot be read, or a line holds no record; the line is named.
-    """
-    lines = (_content(path / RECORDS) or b"").split(b"\n")[:-1]
-    return [_record(line, f"{path / RECORDS}, line {number},") for number, line in enumerate(lines, start=1)]
-
-
 def _prove_writable(path: Path) -> None:
     """RecordError unless a file can be made, filled and removed in `path`."""
     try:
@@ -210,6 +187,7 @@ def _another(path: Path, there: Protocol, asked: Protocol) -> RecordError:
 
 
 _REASONS = {
+    "pilot": "it was begun with other words about a pilot: ask for the same --pilot and --slack",
     "seeds": "the seeds are declared before the first run and cannot be added later: ask for those that it holds",
     "code_digest": "the task's code has changed since, and runs of both cannot be compared: restore it",
     "data_digest": "the task's data are others now, and runs on both cannot be compared: restore them",
@@ -220,38 +198,6 @@ _REASONS = {
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _content(path: Path) -> bytes | None:
-    """The bytes of `path`; None where there is none."""
-    if not path.exists() and not path.is_symlink():
-        return None
-    if not path.is_file():  # a device would be read for ever
-        raise RecordError(f"{path} is no regular file", hint="give another --out", path=str(path))
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        hint = "let it be read, or give another --out"
-        raise RecordError(f"{path} cannot be read: {error.strerror or error}", hint=hint, path=str(path)) from error
-
-
-def _record(line: bytes, place: str) -> dict[str, Any]:
-    record = _parsed(line, place)
-    try:
-        RunRecord.from_dict({name: value for name, value in record.items() if name != "process"})
-    except RecordError as error:  # it knows neither file nor line
-        raise RecordError(f"{place} holds {error.summary}", hint=error.hint) from error
-    return record
-
-
-def _parsed(content: bytes, place: str) -> dict[str, Any]:
-    try:
-        value = parsed(content)
-    except ValueError as error:
-        raise RecordError(f"{place} is no JSON: {error}", hint="restore the file, or give another --out") from error
-    if not isinstance(value, dict):
-        raise RecordError(f"{place} holds no JSON object", hint="restore the file, or give another --out")
-    return value
 
 
 def _line(record: Mapping[str, Any]) -> bytes:

@@ -30,6 +30,7 @@ def notes(protocol: Protocol, standings: Sequence[Standing], limits: Limits, tau
     found = {
         "incomplete": _incomplete(limits),
         "never reached": _never_reached(protocol, standings),
+        "target": _target(protocol),
         "too few seeds": _too_few_seeds(protocol, standings, limits),
         "fault": _faults(standings),
         "emulated": _emulated(standings),
@@ -45,6 +46,11 @@ def notes(protocol: Protocol, standings: Sequence[Standing], limits: Limits, tau
 def _incomplete(limits: Limits) -> Iterator[str]:
     if limits.runs < limits.planned:
         yield f"{limits.runs} of {limits.planned} runs are done; pairs hold the seeds that both sides have run."
+
+
+def _target(protocol: Protocol) -> Iterator[str]:
+    how = "declared" if protocol.pilot is None else "set"
+    yield f"Target: {protocol.quality} {protocol.target:g}, {how} by {protocol.target_from}."
 
 
 def _never_reached(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[str]:

@@ -52,9 +52,12 @@ class Protocol:
     """The validation number that is raced to."""
     direction: Literal["higher", "lower"]
     """Which quality is better."""
-    target: float
+    pilot: Mapping[str, Any] | None = None
+    """The runs that the target was set by, as `truestep.compare.pilot` found them; None: the task or the user declared it."""
+    target: float | None
+    """None: a pilot's own, all of whose runs go on to the end of their budget."""
     target_from: str
-    """Where the target came from."""
+    """Where the target came from, in words."""
     evaluate_every: int
     """Examples seen between two evaluations, the same for all candidates."""
     evaluation: str
@@ -97,7 +100,9 @@ class Protocol:
         """Validate once; what is refused is named."""
         _demand_candidates(self.candidates)
         _demand_seeds(self.seeds)
-        if not math.isfinite(self.target):
+        if self.target is None:
+            assert not self.stop_at_target, "a race has a target"
+        elif not math.isfinite(self.target):
             raise ProtocolError("the target is no number", hint="declare one with --target", target=self.target)
         for name in ("batch", "microbatches", "evaluate_every", "budget_attempts", "threads", "max_consecutive_skips", "jobs"):
             if (value := getattr(self, name)) < 1:

@@ -51,6 +51,11 @@ class Summary:
     conditions: tuple[Judgement, ...] = ()
     """What became of each declared condition, candidate by candidate."""
 
+    @property
+    def exit_code(self) -> int:
+        """1 where a declared condition holds; else 0, also where one cannot be told."""
+        return int(any(one.holds for one in self.conditions))
+
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON values: `candidates` holds each standing's fields, and `against` (None for the baseline)."""
         rows = [asdict(row.standing) | {"against": row.against and asdict(row.against)} for row in self.rows]
