@@ -45,7 +45,7 @@ def _on_values(layer: str, kinds: Mapping[str, Numbers]) -> Iterator[Advice]:
     for kind, each in kinds.items():
         bad = each.spread.infinities + each.spread.nans
         if bad:
-            reason = f"{bad} of {each.spread.elements} are infinite or NaN in float32"
+            reason = f"{bad} of {each.spread.elements} are infinite or NaN"
             yield Advice(layer=layer, action="look", text=f"no format helps its {kind}", reason=reason)
         elif kind == "gradients at the optimizer" and not each.spread.nonzero:
             yield Advice(layer=layer, action="look", text="it learns nothing", reason="every gradient at the optimizer is 0")

@@ -48,8 +48,9 @@ class Capture:
         self.in_float32 = True
         self.rows: dict[tuple[str, Kind], Row] = {}
         self.take: Take | None = None
-        self.stepped: dict[str, Tensor] = {}
-        """Where the gradients at the optimizer's last step were not 0, by parameter; sparse ones are left out."""
+        self.stepped: dict[str, Tensor | None] = {}
+        """Where the gradients at the optimizer's last step were not 0, by parameter, None meaning everywhere; of sparse ones
+        nothing is told."""
         self.step: Take | None = None
         """What takes the gradients at the optimizer."""
         model = store.model
@@ -131,11 +132,19 @@ class Capture:
         names = self._store.names()
         own = dict(self._store.model.named_parameters())
         for parameter in (each for group in optimizer.param_groups for each in group["params"]):
-            gradient, name = self._store.gradient_of(parameter), names[id(parameter)]
-            if gradient is not None and name not in self.stepped:
-                home = own.get(name, parameter)
-                self.step(self.parameter_row(home, "gradients at the optimizer"), id(home), gradient)
-                self.stepped[name] = elements(gradient) != 0 if gradient.layout is torch.strided else torch.empty(0)
+            found, name = self._store.gradient_of(parameter), names[id(parameter)]
+            if found is None or name in self.stepped:
+                continue
+            home, gradient, dense = own.get(name, parameter), elements(found), found.layout is torch.strided
+            divisor = getattr(optimizer, "grad_scale", None)  # a fused optimizer divides by it in its own pass
+            gradient = gradient if divisor is None else gradient / divisor
+            self.step(self.parameter_row(home, "gradients at the optimizer"), id(home), gradient)
+            self.stepped[name] = _where(gradient) if dense else torch.empty(0)
+
+
+def _where(gradient: Tensor) -> Tensor | None:
+    """Where a gradient is not 0; None: everywhere."""
+    return None if int(gradient.count_nonzero()) == gradient.numel() else gradient != 0
 
 
 def _written(output: Tensor, inputs: Any) -> Tensor:

@@ -17,9 +17,8 @@ from truestep.errors import UsageError
 from truestep.inspection.inspecting import Inspecting
 from truestep.inspection.result import Inspection
 from truestep.inspection.undo import undone
-from truestep.run.building import build, device_of, moved
-from truestep.run.feed import Feed
-from truestep.run.settings import Settings
+from truestep.run.beginning import beginning_of
+from truestep.run.building import device_of
 from truestep.tasks import Task
 from truestep.tasks.checking import demand_task
 from truestep.tasks.loading import load
@@ -87,18 +86,5 @@ def _built(
     task: Task, policy: str | Policy, *, microbatches: int | None, seed: int, device: torch.device, scale: LossScale | None
 ) -> tuple[Update[Any], Iterator[Window[Any]]]:
     """The update of a run, and its windows on its device."""
-    name = Policy.named(policy).name
-    settings = Settings(policy=name, microbatches=microbatches, scale=scale, allow_underflow=True)
-    setup = build(task, settings, seed=seed, device=device)
-    plan = setup.plan
-    feed = Feed(task, setup.splits.train, batch=plan.batch, microbatches=plan.microbatches, seed=seed)
-
-    def coming() -> Iterator[Window[Any]]:
-        while True:
-            window = feed.window()
-            there: Window[Any] = Window(moved(microbatch, device) for microbatch in window)
-            there.ends_epoch = window.ends_epoch
-            yield there
-            feed.move_on()
-
-    return setup.update, coming()
+    begun = beginning_of(task, policy, microbatches=microbatches, seed=seed, device=device, scale=scale, allow_underflow=True)
+    return begun.update, begun.windows()

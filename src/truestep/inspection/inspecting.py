@@ -18,20 +18,29 @@ from truestep.engine.update import Update
 from truestep.errors import SkipLimitError, UsageError
 from truestep.inspection.advice import advise
 from truestep.inspection.capture import Capture, Watched
+from truestep.inspection.counting import elements
 from truestep.inspection.movement import Moving
-from truestep.inspection.numbers import Kind
+from truestep.inspection.numbers import SCALED, Kind
 from truestep.inspection.reference import float32_gradients, operations_of
 from truestep.inspection.result import Inspected, Inspection, Operation
 from truestep.inspection.rows import Row, named_dtype, together
 from truestep.probe import operations as probe
 from truestep.probe.buffers import Buffers
 
-_ASSUMED = (
+_NARROW = (
     "Predicted: the spread of a float32 run of the same windows from the same weights and random state, rounded to nearest by"
-    " each format's own rules. It leaves out what low precision does to the numbers on their way.",
+    " each format's own rules. It leaves out what low precision does to the numbers on their way."
+)
+_WIDE = (
+    "Predicted: the spread of the policy's own numbers, whose format has float32's range, rounded to nearest by each format's own"
+    " rules; float32's would differ by their rounding alone."
+)
+_MEASURED = "Measured: in the first inspected attempt, against a float32 run of its window."
+_ASSUMED = (
     "MX: blocks of 32 along the last dimension, scale 2^(floor(log2 amax) - emax); exact where that scale is 2^-127 or more."
     " Of the first inspected attempt alone.",
-    "fp8 per tensor: the largest power of two at which the tensor's own largest number does not overflow.",
+    "fp8 per tensor: the largest power of two at which the tensor's own largest number does not overflow. Of the first inspected"
+    " attempt alone.",
 )
 
 
@@ -42,6 +51,8 @@ class Inspecting:
         self._update, self._plan = update, update.plan
         self._places = [round(index * after / max(attempts - 1, 1)) for index in range(attempts)] if attempts > 1 else [after]
         self._low = self._plan.policy.low
+        self._wide = torch.finfo(self._plan.policy.compute).tiny == torch.finfo(torch.float32).tiny
+        """Whether what the policy computes in has float32's range, so that its own numbers are counted."""
         self._compute = named_dtype(self._plan.policy.compute)
         self._capture, self._moving = Capture(self._plan.store, self._plan.policy.compute), Moving()
         self._inspected: list[Inspected] = []
@@ -77,37 +88,59 @@ class Inspecting:
                 if not self._inspected:
                     self._operations, self._microbatches = operations_of(update, window, trained), len(window)
                     _back(buffers, drawn)
-                self._expect(window, trained, exponent)
-                _back(buffers, drawn)
-                self._run(window, given, index)
+                if not self._wide or (self._low and not self._inspected):
+                    self._expect(window, trained, exponent)
+                    _back(buffers, drawn)
+                self._run(window, given, index, exponent)
             finally:
                 capture.close()
 
     def _expect(self, window: list[Any], trained: dict[str, Parameter], exponent: int) -> None:
+        """The window in float32: counted where the policy's own numbers could not be, for what it flushed is not among them."""
         capture, first = self._capture, not self._inspected
 
         def expect(row: Row, source: Hashable, tensor: Tensor) -> None:
-            row.expect(source, tensor, exponent, compared=self._low, blocks=first)
+            if not self._wide:
+                row.count(tensor, exponent, blocks=first)
+            row.expect(source, tensor)
 
-        with self._update.in_float32():
-            capture.weights(expect)
         capture.take, capture.in_float32 = expect, True
         sums = float32_gradients(self._update, window, trained)
         capture.take = None
         for name, each in sums.items():
             expect(capture.parameter_row(trained[name], "gradients at the optimizer"), id(trained[name]), each)
 
-    def _run(self, window: list[Any], given: Sequence[Any], index: int) -> None:
-        update, capture = self._update, self._capture
-        scale, before = update.scale.value, {name: each.clone() for name, each in update.weights().items()}
-        if self._low:
-            compute = self._plan.policy.compute
+    def _weigh(self, *, compared: bool) -> None:
+        """The weights in float32, and, where they are `compared`, in the policy's format."""
+        capture, compute, first = self._capture, self._plan.policy.compute, not self._inspected
+
+        def count(row: Row, source: Hashable, tensor: Tensor) -> None:
+            row.count(tensor, 0, blocks=first)
+            if compared:
+                row.expect(source, tensor)
+
+        with self._update.in_float32():
+            capture.weights(count)
+        if compared:
             capture.weights(lambda row, source, each: row.compare(source, each.detach().to(compute)))
+
+    def _run(self, window: list[Any], given: Sequence[Any], index: int, exponent: int) -> None:
+        update, capture, first = self._update, self._capture, not self._inspected
+        scale, before = update.scale.value, {name: each.clone() for name, each in update.weights().items()}
+        compared = self._low and (first or not self._wide)
+        self._weigh(compared=compared)
         capture.stepped.clear()
-        capture.step = Row.compare if self._low else _pass
+
+        def take(row: Row, source: Hashable, tensor: Tensor) -> None:
+            if self._wide:
+                row.count(_unscaled(tensor, exponent) if row.kind in SCALED else tensor, exponent, blocks=first)
+            if compared:
+                row.compare(source, tensor)
+
+        capture.step = take
 
         def begin() -> None:
-            capture.take, capture.in_float32 = Row.compare if self._low else None, False
+            capture.take, capture.in_float32 = take, False
 
         def end() -> None:
             capture.take = None
@@ -147,8 +180,14 @@ class Inspecting:
             movements=movements,
             operations=tuple(_operation(each, calls) for each, calls in self._operations.items()),
             advice=advise(numbers, whole, movements),
-            notes=(*_ASSUMED, *self._capture.shared, *self._notes(compiled)),
+            notes=(*self._assumed(), *self._capture.shared, *self._notes(compiled)),
         )
+
+    def _assumed(self) -> Iterator[str]:
+        yield _WIDE if self._wide else _NARROW
+        if self._wide and self._low:
+            yield _MEASURED
+        yield from _ASSUMED
 
     def _notes(self, compiled: bool) -> Iterator[str]:
         seen = {layer for layer, _ in self._capture.rows}
@@ -182,8 +221,9 @@ def _back(buffers: Buffers, drawn: dict[str, Any]) -> None:
     set_random_state(drawn)
 
 
-def _pass(row: Row, source: Hashable, tensor: Tensor) -> None:
-    """Nothing is compared with float32 where all of it is float32."""
+def _unscaled(tensor: Tensor, exponent: int) -> Tensor:
+    """Over 2^exponent, exactly."""
+    return elements(tensor).double() * 2.0**-exponent if exponent else tensor
 
 
 def _operation(found: probe.Operation, calls: int) -> Operation:

@@ -13,7 +13,8 @@ from torch import Tensor
 from truestep.errors import FormatError
 from truestep.formats import FORMATS
 from truestep.formats.torch_dtypes import format_of
-from truestep.inspection.counting import Counting, elements
+from truestep.inspection.bits import SINGLE, bits_of
+from truestep.inspection.counting import AT_ONCE, SMALL, Counting, elements
 from truestep.inspection.numbers import SCALED, Kind, Measured, Numbers
 from truestep.inspection.scales import scale_range
 from truestep.inspection.spread import NO_LOSSES, Losses, Spread
@@ -24,11 +25,16 @@ class _Expected(NamedTuple):
 
     shape: torch.Size
     there: Tensor | None
-    """Where it is finite and not 0; None: everywhere."""
+    """Of a small one, the bits of its magnitudes; of another, where it is finite and not 0, None meaning everywhere."""
 
-    def elements(self) -> int:
-        """How many elements are finite and not 0."""
-        return self.shape.numel() if self.there is None else int(self.there.count_nonzero())
+    @staticmethod
+    def of(held: Tensor) -> _Expected:
+        """What is kept of a tensor."""
+        if _is_small(held):
+            return _Expected(held.shape, _bits(held))
+        if _finite(held) and int(held.count_nonzero()) == held.numel():
+            return _Expected(held.shape, None)
+        return _Expected(held.shape, (held != 0).logical_and_(held.isfinite()))
 
     def among(self, where: Tensor) -> int:
         """How many of these stand where `where` says."""
@@ -36,7 +42,7 @@ class _Expected(NamedTuple):
 
 
 class Row:
-    """The float32 numbers, counted by the scale that they would have had; and what low precision made of the same tensors.
+    """What was counted, by the scale that it had or would have had; and what low precision made of the float32 run's tensors.
 
     The tensors of one source (a parameter, an output of a layer) come in one order in float32 and in low precision, so that the
     first is held against the first.
@@ -49,43 +55,63 @@ class Row:
         """The float32 tensors of this attempt, by source and in order."""
         self._dtypes: set[torch.dtype] = set()
         self._counts = dict.fromkeys(("elements", "flushed", "overflowed", "infinities", "nans", "unmatched"), 0)
+        self._pairs: list[tuple[Tensor, Tensor]] = []
+        """Of small tensors, the bits in float32 and in low precision, which wait to be compared together."""
 
-    def expect(self, source: Hashable, tensor: Tensor, scale: int, *, compared: bool, blocks: bool) -> None:
-        """A tensor of the float32 run, in original units; `compared`: low precision will make the same one.
+    def count(self, tensor: Tensor, scale: int, *, blocks: bool) -> None:
+        """A tensor in original units, `scale` being the exponent of the loss scale; `blocks`: what MX makes of it too."""
+        self._counted.setdefault(scale if self.kind in SCALED else 0, Counting()).add(elements(tensor), blocks=blocks)
 
-        `blocks`: what MX makes of it is counted too.
-        """
-        held = elements(tensor)
-        full = self._counted.setdefault(scale if self.kind in SCALED else 0, Counting()).add(held, blocks=blocks)
-        if compared:
-            there = None if full else (held != 0).logical_and_(held.isfinite())
-            self._expected.setdefault(source, deque()).append(_Expected(held.shape, there))
+    def expect(self, source: Hashable, tensor: Tensor) -> None:
+        """A tensor of the float32 run, of which low precision will make its own."""
+        self._expected.setdefault(source, deque()).append(_Expected.of(elements(tensor)))
 
     def compare(self, source: Hashable, tensor: Tensor) -> None:
         """The same tensor as low precision made it, scaled or not."""
         held, counts = elements(tensor), self._counts
         self._dtypes.add(held.dtype)
-        finite = _finite(held)
-        if not finite:
-            counts["infinities"] += int(held.isinf().sum())
-            counts["nans"] += int(held.isnan().sum())
         coming = self._expected.get(source)
         expected = coming.popleft() if coming else None
         if expected is None or expected.shape != held.shape:
             counts["unmatched"] += held.numel()
+            expected = _Expected(held.shape, _bits(held).zero_() if _is_small(held) else held.new_zeros((), dtype=torch.bool))
+        if _is_small(held):
+            assert expected.there is not None
+            self._pairs.append((expected.there.view(-1), _bits(held).view(-1)))
             return
-        counts["elements"] += expected.elements()
-        counts["flushed"] += expected.among(held == 0)
-        if not finite:
+        counts["elements"] += held.numel() if expected.there is None else int(expected.there.count_nonzero())
+        if int(held.count_nonzero()) < held.numel():
+            counts["flushed"] += expected.among(held == 0)
+        if not _finite(held):
+            counts["infinities"] += int(held.isinf().sum())
+            counts["nans"] += int(held.isnan().sum())
             counts["overflowed"] += expected.among(held.isfinite().logical_not_())
+
+    def _settle(self) -> None:
+        """Compare what waits."""
+        if not self._pairs:
+            return
+        expected, found = (torch.cat(bits) for bits in zip(*self._pairs, strict=True))
+        there = (expected != 0).logical_and_(expected < SINGLE.infinity)
+        beyond, counts = found >= SINGLE.infinity, self._counts
+        counts["elements"] += int(there.sum())
+        counts["flushed"] += int((found == 0).logical_and_(there).sum())
+        counts["overflowed"] += int(there.logical_and_(beyond).sum())
+        counts["infinities"] += int((found == SINGLE.infinity).sum())
+        counts["nans"] += int((found > SINGLE.infinity).sum())
+        self._pairs = []
 
     def close(self) -> None:
         """The attempt is over; a skipped one leaves float32 tensors that nothing was compared with."""
         self._expected = {}
+        if sum(found.numel() for _, found in self._pairs) >= AT_ONCE:
+            self._settle()
 
     def numbers(self, policy: str) -> Numbers:
         """The row, once all attempts are over; `policy` is the format that the policy computes in."""
-        spread = sum((each.spread() for each in self._counted.values()), Spread(bins={}))
+        self._settle()
+        spreads = {scale: each.spread() for scale, each in self._counted.items()}
+        spread = Spread.total([*spreads.values()])
         dtypes = tuple(sorted(map(named_dtype, self._dtypes)))
         stored = FORMATS[dtypes[0] if len(dtypes) == 1 and dtypes[0] in FORMATS else policy]
         return Numbers(
@@ -96,7 +122,7 @@ class Row:
             spread=spread,
             format=stored.name,
             at_one=spread.losses(stored),
-            in_use=_sum([each.spread().losses(stored, scale=scale) for scale, each in self._counted.items()]),
+            in_use=_sum([each.losses(stored, scale=scale) for scale, each in spreads.items()]),
             measured=Measured(dtypes=dtypes, **self._counts) if dtypes else None,
             scales=scale_range(spread, stored) if self.kind in SCALED else None,
             blocks=self._by_name(lambda each: each.blocks()),
@@ -111,7 +137,7 @@ class Row:
 
 def together(rows: list[Numbers], kind: Kind, policy: str) -> Numbers:
     """All layers' rows of one kind as one."""
-    spread = sum((each.spread for each in rows), Spread(bins={}))
+    spread = Spread.total([each.spread for each in rows])
     measured = [each.measured for each in rows if each.measured is not None]
     counts = ("elements", "flushed", "overflowed", "infinities", "nans", "unmatched")
     added: dict[str, Any] = {name: sum(getattr(each, name) for each in measured) for name in counts}
@@ -145,6 +171,15 @@ def named_dtype(dtype: torch.dtype) -> str:
         return str(dtype).removeprefix("torch.")
 
 
+def _is_small(held: Tensor) -> bool:
+    """float64 apart, whose bits are others."""
+    return held.numel() <= SMALL and held.dtype is not torch.float64
+
+
+def _bits(held: Tensor) -> Tensor:
+    return bits_of(held)[1]
+
+
 def _finite(held: Tensor) -> bool:
     """Whether every element is finite: a finite sum proves it, in one cheap pass."""
     wide = torch.float64 if held.dtype is torch.float64 else torch.float32
@@ -163,5 +198,5 @@ def _note(spread: Spread) -> str | None:
         return "every number is 0"
     bad = spread.infinities + spread.nans
     if bad:
-        return f"{spread.infinities} infinite and {spread.nans} NaN in float32 already, of {spread.elements}"
+        return f"{spread.infinities} infinite and {spread.nans} NaN of {spread.elements}"
     return None

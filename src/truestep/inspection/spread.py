@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
@@ -142,15 +142,22 @@ class Spread:
 
     def __add__(self, other: Spread) -> Spread:
         """The spread of both sets together."""
-        none = (0,) * len(BOUNDS)
-        exponents = sorted({*self.bins, *other.bins})
+        return Spread.total([self, other])
+
+    @staticmethod
+    def total(spreads: Sequence[Spread]) -> Spread:
+        """The spread of all sets together."""
+        bins: dict[int, list[tuple[int, ...]]] = {}
+        for each in spreads:
+            for exponent, counts in each.bins.items():
+                bins.setdefault(exponent, []).append(counts)
         return Spread(
-            zeros=self.zeros + other.zeros,
-            infinities=self.infinities + other.infinities,
-            nans=self.nans + other.nans,
-            bins={e: tuple(map(sum, zip(self.bins.get(e, none), other.bins.get(e, none), strict=True))) for e in exponents},
-            smallest=min((x for x in (self.smallest, other.smallest) if x is not None), default=None),
-            largest=max((x for x in (self.largest, other.largest) if x is not None), default=None),
+            zeros=sum(each.zeros for each in spreads),
+            infinities=sum(each.infinities for each in spreads),
+            nans=sum(each.nans for each in spreads),
+            bins={e: bins[e][0] if len(bins[e]) == 1 else tuple(map(sum, zip(*bins[e], strict=True))) for e in sorted(bins)},
+            smallest=min((each.smallest for each in spreads if each.smallest is not None), default=None),
+            largest=max((each.largest for each in spreads if each.largest is not None), default=None),
         )
 
     @cached_property
