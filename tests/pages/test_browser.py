@@ -5,6 +5,8 @@ Runs where Chromium and playwright are installed: `apt-get install chromium`, `p
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ import pytest
 from tests.pages import made
 from truestep.cli import main
 from truestep.pages.comparison import write
+from truestep.pages.comparison.reading import protocol_hash
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [
@@ -175,6 +178,83 @@ def test_the_legend_takes_a_candidate_out_of_its_drawing(browser: Any, report: P
     page.wait_for_function(f"document.querySelectorAll('#not-yet-by-seconds path.line').length === {before - 1}", timeout=10_000)
     button.press("Space")
     page.wait_for_function(f"document.querySelectorAll('#not-yet-by-seconds path.line').length === {before}", timeout=10_000)
+    page.context.close()
+
+
+def place_of(page: Any, figure: str, path: str) -> tuple[float, float]:
+    """The pixel at which a path of a figure begins, in the window."""
+    page.locator(f"#{figure} .drawing").first.scroll_into_view_if_needed()
+    script = """([figure, path]) => {
+        const holder = document.querySelector(`#${figure} .drawing`), box = holder.getBoundingClientRect();
+        const [x, y] = holder.querySelector(path).getAttribute("d").match(/M([-0-9.]+) ([-0-9.]+)/).slice(1).map(Number);
+        return [box.left + x, box.top + y]; }"""
+    x, y = page.evaluate(script, [figure, path])
+    return float(x), float(y)
+
+
+def test_a_point_under_the_pointer_says_what_it_is(browser: Any, report: Path) -> None:
+    page = opened(browser, report).page
+    page.mouse.move(*place_of(page, "quality", "path.mark"))
+    words = page.locator("#quality .hover").inner_text()
+    assert words.startswith("fp")
+    assert "median 0.5" in words
+    assert words.endswith("at 1,280 examples")
+    page.mouse.move(1, 1)
+    assert not page.locator("#quality .hover").is_visible()
+    page.context.close()
+
+
+def test_a_stretch_drawn_with_the_mouse_fills_the_drawing_and_a_button_gives_the_whole_again(browser: Any, report: Path) -> None:
+    page = opened(browser, report).page
+
+    def ticks() -> list[str]:
+        return list(page.locator("#quality .drawing .ticks text").all_text_contents())
+
+    whole = ticks()
+    x, y = place_of(page, "quality", "path.mark")
+    page.mouse.move(x + 200, y - 20)
+    page.mouse.down()
+    page.mouse.move(x + 400, y - 20, steps=3)
+    page.mouse.up()
+    assert ticks() != whole
+    button = page.locator("#quality .whole")
+    button.focus()
+    page.keyboard.press("Enter")
+    assert ticks() == whole
+    assert not button.is_visible()
+    page.context.close()
+
+
+SCRIPT = "<script>document.title = 'run'</script>"
+
+
+def test_a_name_that_is_markup_is_drawn_as_its_letters(browser: Any, tmp_path: Path) -> None:
+    declared = {"candidates": ("fp32", "bf16"), "seeds": (0, 1, 2), "task": SCRIPT, "quality": f"{SCRIPT}{{x}}"}
+    out = made.comparison(tmp_path / "out", attempts=300, **declared)
+    for path in (out / "protocol.json", out / "summary.json", out / "records.jsonl"):
+        path.write_text(path.read_text().replace('"fp32"', json.dumps(SCRIPT)))
+    digest = protocol_hash(json.loads((out / "protocol.json").read_text()))
+    for path in (*out.glob("*.json*"), *(out / "ledgers").iterdir()):
+        path.write_text(re.sub('"protocol_hash": ?"[0-9a-f]{64}"', f'"protocol_hash": "{digest}"', path.read_text()))
+    seen = opened(browser, write(out))
+    assert seen.messages == []
+    assert seen.page.title().startswith(SCRIPT)
+    assert seen.page.evaluate("document.querySelectorAll('script:not([type])').length") == 2
+    titles = seen.page.locator("#paired-by-examples .ticks .title").all_text_contents()
+    assert titles == [f"speedup over {SCRIPT} in examples"]
+    seen.page.mouse.move(*place_of(seen.page, "quality", "path.mark"))
+    assert SCRIPT in seen.page.locator("#quality .hover").inner_text() + "".join(seen.page.locator(".legend").all_inner_texts())
+    seen.page.context.close()
+
+
+def test_printed_without_a_warning_event_every_picture_is_on_the_paper(browser: Any, report: Path) -> None:
+    page = opened(browser, report, width=390).page
+    page.emulate_media(media="print")
+    script = """[...document.querySelectorAll('.drawing')].map(holder => [holder.clientWidth,
+        holder.querySelector('svg').getBoundingClientRect().width, holder.querySelectorAll('.trace').length])"""
+    drawn = page.evaluate(script)
+    assert len(drawn) == 16
+    assert all(0 < picture <= room and traces for room, picture, traces in drawn)
     page.context.close()
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 import shlex
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,40 @@ def test_every_number_of_the_table_is_one_of_the_summary(out: Path, page: Page) 
         assert number is not None, element
         said = float(number[0].replace(",", "")) / (100 if "%" in element.text else 1)
         assert said == pytest.approx(value, rel=0.005)  # half a unit of the third significant digit is 1 in 200
+
+
+def test_the_numbers_of_the_table_follow_from_the_records_in_the_page(page: Page) -> None:
+    records, protocol = page.json("records-json"), page.json("protocol-json")
+    budget = {"seconds": protocol["budget_seconds"], "examples": protocol["budget_attempts"] * protocol["batch"]}
+    own = {name: [record for record in records if record["candidate"] == name] for name in protocol["candidates"]}
+
+    def times(name: str, clock: str) -> list[float]:
+        return [record["to_target"][clock] if record["to_target"] else math.inf for record in own[name]]
+
+    def values(name: str, column: str) -> list[float]:
+        row = [*own].index(name)
+        start = [k for k, element in enumerate(page.elements) if element.attributes.get("role") == "rowheader"][row]
+        cell = next(k for k in range(start, len(page.elements)) if page.elements[k].attributes.get("data-label") == column)
+        end = next(k for k in range(cell + 1, len(page.elements)) if page.elements[k].tag in ("td", "th", "section", "p"))
+        return [float(element.attributes["value"] or "") for element in page.elements[cell:end] if element.tag == "data"]
+
+    for name, ended in own.items():
+        for clock, tau in budget.items():
+            found = times(name, clock)
+            cut = [min(time, tau) for time in found]
+            reached = sum(math.isfinite(time) for time in found)
+            expected = [statistics.fmean(cut), sum(cut) / reached, statistics.median(found)]
+            assert values(name, f"{clock} to it") == pytest.approx(expected, rel=1e-9), (name, clock)
+            assert values(name, "runs at the target")[0] == reached
+            logs = [math.log(min(zero, tau) / one) for zero, one in zip(times("fp32", clock), cut, strict=True)]
+            if name != "fp32":
+                speedup = values(name, f"speedup in {clock}")[0]
+                assert speedup == pytest.approx(math.exp(statistics.fmean(logs)), rel=1e-9), (name, clock)
+        tested = [record["test_quality"] for record in ended if record["test_quality"] is not None]
+        assert values(name, "final accuracy, test split")[0] == pytest.approx(statistics.fmean(tested), rel=1e-9)
+        skipped = sum(sum(record["counts"]["skipped_by_reason"].values()) for record in ended)
+        attempts = sum(record["counts"]["attempts"] for record in ended)
+        assert values(name, "skipped, and throughput")[:2] == pytest.approx([skipped / attempts, skipped], rel=1e-9)
 
 
 def test_the_baseline_comes_first_and_emulated_rows_say_so(page: Page) -> None:

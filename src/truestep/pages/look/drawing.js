@@ -86,16 +86,15 @@ const Drawing = (() => {
     };
   };
 
-  const axes = ({ data, layout }, width, zoom) => {
-    const lines = layout.shapes ?? [];
+  const axes = ({ data, layout }, { width, height, zoom }) => {
     const on = (name) => data.filter((trace) => (trace.yaxis ?? "y") === name).flatMap((trace) => trace.y);
-    const ends = lines.filter((line) => !line.yref).flatMap((line) => [line.y0, line.y1]);
-    const y = axis(layout.yaxis, layout.yaxis.range ?? around([...on("y"), ...ends]), Math.max(3, Math.round(layout.height / 60)));
+    const ends = (layout.shapes ?? []).filter((line) => !line.yref).flatMap((line) => [line.y0, line.y1]);
+    const y = axis(layout.yaxis, layout.yaxis.range ?? around([...on("y"), ...ends]), Math.max(3, Math.round(height / 45)));
     const below = layout.yaxis2 && axis(layout.yaxis2, layout.yaxis2.range, 1);
     const labels = [...y.ticks, ...(below?.ticks ?? [])].map((tick) => widthOf(tick.text));
-    const left = Math.ceil(Math.max(0, ...labels)) + GAP, bottom = layout.height - BOTTOM;
+    const left = Math.ceil(Math.max(0, ...labels)) + GAP, bottom = height - BOTTOM;
     const range = zoom ?? layout.xaxis.range ?? around(data.flatMap((trace) => trace.x));
-    const x = axis(layout.xaxis, range, Math.max(2, Math.min(8, Math.floor((width - left) / 90)))).lay(left, width - RIGHT);
+    const x = axis(layout.xaxis, range, Math.max(2, Math.min(8, Math.floor((width - left) / 70)))).lay(left, width - RIGHT);
     [y, below].filter(Boolean).forEach((one) => {
       const [low, high] = one.spec.domain ?? [0, 1];
       one.lay(bottom - low * (bottom - TOP), bottom - high * (bottom - TOP));
@@ -192,17 +191,17 @@ const Drawing = (() => {
 
   let clips = 0;
 
-  // Draws `spec` into `holder`, `width` pixels wide, without the candidates in `hidden`; returns what a pointer can ask for.
-  const draw = (holder, spec, { width, hidden, zoom }) => {
-    const { height, shapes = [] } = spec.layout;
-    const found = axes(spec, width, zoom);
+  // Draws `spec` into `holder` at this size in pixels, without the candidates in `hidden`, from one end of `zoom` to the other
+  // where it is not null; returns what a pointer can ask for.
+  const draw = (holder, spec, { width, height, hidden, zoom }) => {
+    const found = axes(spec, { width, height, zoom });
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     Object.entries({ width, height, "viewBox": `0 0 ${width} ${height}`, "aria-hidden": true }).forEach(([name, value]) => svg.setAttribute(name, value));
     const clip = `clip-${clips++}`, { from, to } = found.x;
     const edge = zoom ? 0 : 7; // half a mark may stand over the ends
     add(add(svg, "clipPath", { id: clip }), "rect", { x: from - edge, y: 0, width: to - from + 2 * edge, height: found.bottom + 7 });
     frame(svg, found, width, height);
-    rules(svg, shapes, found);
+    rules(svg, spec.layout.shapes ?? [], found);
     const points = spec.data.filter((one) => !hidden.has(one.slot)).flatMap((one) => trace(svg, one, found, clip));
     holder.querySelector("svg")?.remove();
     holder.append(svg);
