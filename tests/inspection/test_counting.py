@@ -11,7 +11,8 @@ import torch
 from truestep.formats import BLOCKS, FORMATS
 from truestep.formats.torch_dtypes import DTYPES
 from truestep.inspection.bits import RAW, class_of
-from truestep.inspection.counting import BLOCK, PER_TENSOR, Counting, elements
+from truestep.inspection.counting import Counting, elements
+from truestep.inspection.relative import BLOCK, PER_TENSOR, Relative
 from truestep.inspection.spread import BOUNDS, NO_LOSSES, Losses, Spread, overflow_bound, split
 
 
@@ -19,6 +20,12 @@ def counted(tensor: torch.Tensor) -> Counting:
     counting = Counting()
     counting.add(tensor)
     return counting
+
+
+def related(tensor: torch.Tensor) -> Relative:
+    relative = Relative()
+    relative.add(tensor)
+    return relative
 
 
 def same(tensor: torch.Tensor) -> bool:
@@ -50,7 +57,7 @@ def test_float32_below_its_normal_numbers_keeps_its_bits() -> None:
 def test_empty_scalar_zero_and_infinite_tensors_are_counted(tensor: torch.Tensor) -> None:
     counting = counted(tensor)
     assert counting.spread().elements == tensor.numel()
-    assert all(each == NO_LOSSES or tensor.numel() == 1 for each in counting.blocks().values())
+    assert all(each == NO_LOSSES or tensor.numel() == 1 for each in related(tensor).blocks().values())
 
 
 def test_sparse_and_complex_gradients_are_counted_by_their_elements() -> None:
@@ -89,7 +96,7 @@ def drawn(shape: tuple[int, ...]) -> torch.Tensor:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_blocks_lose_what_their_elements_lose_at_the_blocks_own_scale(shape: tuple[int, ...]) -> None:
-    tensor, losses = drawn(shape), counted(drawn(shape)).blocks()
+    tensor, losses = drawn(shape), related(drawn(shape)).blocks()
     for name, block_format in BLOCKS.items():
         expected = NO_LOSSES
         for values in (block.tolist() for row in tensor.reshape(-1, shape[-1]) for block in row.split(BLOCK)):
@@ -101,7 +108,7 @@ def test_blocks_lose_what_their_elements_lose_at_the_blocks_own_scale(shape: tup
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_scaled_tensor_never_overflows_and_would_at_twice_its_scale(shape: tuple[int, ...]) -> None:
-    tensor, losses = drawn(shape), counted(drawn(shape)).per_tensor()
+    tensor, losses = drawn(shape), related(drawn(shape)).per_tensor()
     values = tensor.flatten().tolist()
     for name in PER_TENSOR:
         scale = 60

@@ -84,7 +84,9 @@ def test_what_is_tied_called_twice_in_place_frozen_or_without_gradient_is_counte
     assert count["twice", "weight gradients"] == 2 * 2 * 42
     assert count["recurrent", "activations"] == examples * 3 * 6 + examples * 6  # a tuple: outputs and last state
     assert any("tied shares a parameter with head" in note for note in found.notes)
-    assert all(each.measured is not None and each.measured.unmatched == 0 for each in found.numbers)
+    compared = [each for each in found.numbers if each.kind != "gradients at the optimizer"]
+    assert all(each.measured is not None and each.measured.unmatched == 0 for each in compared)
+    assert found.of("twice", "activations").measured.elements <= 2 * 4 * 3 * 6  # type: ignore[union-attr]  # the first microbatch
     for kind in {each.kind for each in found.numbers}:
         parts = [each.spread.elements for each in found.numbers if each.kind == kind]
         assert found.all(kind).spread.elements == sum(parts)

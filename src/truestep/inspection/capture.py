@@ -23,20 +23,21 @@ Take = Callable[[Row, Hashable, Tensor], None]
 
 
 class Watched(Window[Any]):
-    """A window that says when its first microbatch is taken and when its last one is done with.
+    """A window that says which microbatch is taken, by its place, and when its last one is done with.
 
     An update goes through it once to measure it and once to run it; what it replays to explain a skip is not the window itself.
     """
 
-    def __init__(self, window: Sequence[Any], begin: Callable[[], None], end: Callable[[], None]) -> None:
+    def __init__(self, window: Sequence[Any], begin: Callable[[int], None], end: Callable[[], None]) -> None:
         super().__init__(window)
         self._begin, self._end = begin, end
         self.ends_epoch = bool(getattr(window, "ends_epoch", False))
 
     def __iter__(self) -> Iterator[Any]:
         """The microbatches, between both words."""
-        self._begin()
-        yield from super().__iter__()
+        for place, microbatch in enumerate(super().__iter__()):
+            self._begin(place)
+            yield microbatch
         self._end()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import torch
@@ -16,16 +17,18 @@ from truestep.engine.update import Update
 from truestep.probe.operations import Operation, operations
 
 
-def float32_gradients(update: Update[Any], window: list[Any], trained: Mapping[str, Parameter]) -> dict[str, Tensor]:
-    """Forward and backward of every microbatch at its share of the window, in float32 and original units; nothing is stepped.
+def float32_gradients(
+    update: Update[Any], window: list[Any], trained: Mapping[str, Parameter], *, count: int
+) -> dict[str, Tensor]:
+    """Forward and backward of the first `count` microbatches at their shares of the window, in float32 and original units.
 
-    Returned are the window's gradients, by name. Buffers and random states move.
+    Returned are the sums of their gradients, by name. Nothing is stepped; buffers and random states move.
     """
     plan, sums = update.plan, dict[str, Tensor]()
     measures = plan.measure(window)
     shares = TermShares(plan.loss_is, total_of(measures))
     with POLICIES["fp32"].arithmetic(plan.device), update.in_float32():
-        for microbatch, measure in zip(window, measures, strict=True):
+        for microbatch, measure in islice(zip(window, measures, strict=True), count):
             loss = plan.loss_under(POLICIES["fp32"], microbatch)
             summands = _summands(update, shares, loss, measure.weight)
             if not summands:

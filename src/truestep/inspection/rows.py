@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ from truestep.formats.torch_dtypes import format_of
 from truestep.inspection.bits import SINGLE, bits_of
 from truestep.inspection.counting import AT_ONCE, SMALL, Counting, elements
 from truestep.inspection.numbers import SCALED, Kind, Measured, Numbers
+from truestep.inspection.relative import Relative
 from truestep.inspection.scales import scale_range
 from truestep.inspection.spread import NO_LOSSES, Losses, Spread
 
@@ -51,6 +52,7 @@ class Row:
     def __init__(self, layer: str, module: str, kind: Kind) -> None:
         self.layer, self.module, self.kind = layer, module, kind
         self._counted: dict[int, Counting] = {}
+        self._relative = Relative()
         self._expected: dict[Hashable, deque[_Expected]] = {}
         """The float32 tensors of this attempt, by source and in order."""
         self._dtypes: set[torch.dtype] = set()
@@ -60,7 +62,10 @@ class Row:
 
     def count(self, tensor: Tensor, scale: int, *, blocks: bool) -> None:
         """A tensor in original units, `scale` being the exponent of the loss scale; `blocks`: what MX makes of it too."""
-        self._counted.setdefault(scale if self.kind in SCALED else 0, Counting()).add(elements(tensor), blocks=blocks)
+        held = elements(tensor)
+        self._counted.setdefault(scale if self.kind in SCALED else 0, Counting()).add(held)
+        if blocks:
+            self._relative.add(held)
 
     def expect(self, source: Hashable, tensor: Tensor) -> None:
         """A tensor of the float32 run, of which low precision will make its own."""
@@ -125,14 +130,11 @@ class Row:
             in_use=_sum([each.losses(stored, scale=scale) for scale, each in spreads.items()]),
             measured=Measured(dtypes=dtypes, **self._counts) if dtypes else None,
             scales=scale_range(spread, stored) if self.kind in SCALED else None,
-            blocks=self._by_name(lambda each: each.blocks()),
-            per_tensor=self._by_name(lambda each: each.per_tensor()),
+            blocks=self._relative.blocks(),
+            per_tensor=self._relative.per_tensor(),
+            block_error=self._relative.error,
             note=_note(spread),
         )
-
-    def _by_name(self, losses: Callable[[Counting], dict[str, Losses]]) -> dict[str, Losses]:
-        found = [losses(each) for each in self._counted.values()]
-        return {name: _sum([each[name] for each in found]) for name in found[0]} if found else {}
 
 
 def together(rows: list[Numbers], kind: Kind, policy: str) -> Numbers:
@@ -155,6 +157,7 @@ def together(rows: list[Numbers], kind: Kind, policy: str) -> Numbers:
         scales=scale_range(spread, FORMATS[policy]) if kind in SCALED else None,
         blocks={name: _sum([each.blocks[name] for each in rows]) for name in rows[0].blocks},
         per_tensor={name: _sum([each.per_tensor[name] for each in rows]) for name in rows[0].per_tensor},
+        block_error=max((each.block_error for each in rows if each.block_error is not None), default=None),
         note=_note(spread),
     )
 

@@ -1,0 +1,138 @@
+"""Counts numbers relative to the largest of their block and of their tensor: what MX and one scale by tensor make of them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from truestep.formats import BLOCKS, FORMATS
+from truestep.inspection.bits import RAW, SINGLE, TIE, Layout, Rows, bits_of, keys_of, spread_of
+from truestep.inspection.spread import Losses, Spread, overflow_bound, split
+
+BLOCK = 32
+"""Elements of an MX block."""
+MOST = 2048
+"""Blocks that are counted of a tensor: all of one that has no more, else as many that are drawn."""
+PER_TENSOR = ("e4m3fn", "e5m2")
+"""The fp8 formats that training scales a whole tensor for."""
+_LIMITS = {
+    name: (int((split(limit)[1] - 1) * 2**52), held)
+    for name, (limit, held) in ((name, overflow_bound(FORMATS[name])) for name in PER_TENSOR)
+}
+"""The fraction, of 52 bits, at which each overflows in its largest binade; and whether it still holds that one."""
+_DEPTH = 40
+"""Binades below its block's largest number that are told apart: every MX format flushes what is lower."""
+
+
+class Relative:
+    """The counts of blocks of all tensors that were added.
+
+    A block's scale in MX is 2^(floor(log2 amax) - emax), so that its elements are stored as x / 2^floor(log2 amax) * 2^emax: a
+    spread of x / 2^floor(log2 amax) tells the losses of every MX format. Exact but where that scale is below e8m0's 2^-127.
+    """
+
+    def __init__(self) -> None:
+        self.counted = 0
+        """Blocks that were counted."""
+        self.there = 0
+        """Blocks of the tensors; more than were counted where a tensor was too large."""
+        self._tensors: dict[tuple[Layout, tuple[int, ...]], Rows] = {}
+        """By the fields of the binades that each of `PER_TENSOR` has its tensor's scale put last."""
+        self._blocks = np.zeros((_DEPTH + 1, RAW), dtype=np.int64)
+        self._far = 0
+        """Numbers that lie lower than `_DEPTH` below their block's largest."""
+        self._draws = torch.Generator().manual_seed(0)
+
+    @property
+    def error(self) -> float | None:
+        """What a share may be off at most, in 19 of 20 such draws: 1.96 / (2 sqrt(blocks)); None where every block was counted.
+
+        A block counts as one observation, for its numbers may be alike.
+        """
+        return None if self.counted == self.there else 1.96 / (2 * math.sqrt(self.counted))
+
+    def add(self, tensor: Tensor) -> None:
+        """Count a tensor's blocks along its last dimension, a shorter one last, or so many of them."""
+        tensor = tensor.detach()
+        if not tensor.numel():
+            return
+        blocks = self._drawn(tensor)
+        layout, keys, largest = _keyed(blocks, tensor)
+        if layout is SINGLE and bool(((keys < RAW) & (keys != TIE)).any()):  # subnormal: float64 holds all their bits
+            layout, keys, largest = _keyed(blocks.double(), tensor.double())
+        rows: Rows = torch.bincount(keys.view(-1), minlength=layout.fields * RAW).cpu().numpy().reshape(layout.fields, RAW)
+        if not largest:
+            return
+        key = layout, tuple(_last(largest, name, layout) for name in PER_TENSOR)
+        self._tensors[key] = self._tensors[key] + rows if key in self._tensors else rows
+        relative = _relative(keys, layout, clean=not rows[0].any() and not rows[-1].any())
+        self._blocks += relative
+        self._far += int(rows[:-1].sum() - rows[0, TIE] - relative.sum())
+
+    def blocks(self) -> dict[str, Losses]:
+        """What each MX format loses."""
+        none = np.zeros((1, RAW), dtype=np.int64)
+        far = none.copy()
+        far[0, 0] = self._far
+        relative = spread_of(np.concatenate([none, far, self._blocks, none]), _DEPTH + 2)
+        tops = {name: split(Fraction(each.element.max))[0] for name, each in BLOCKS.items()}
+        return {name: relative.losses(each.element, scale=tops[name]) for name, each in BLOCKS.items()}
+
+    def per_tensor(self) -> dict[str, Losses]:
+        """What each fp8 format loses where every tensor has the largest power-of-two scale at which nothing overflows."""
+        found = {}
+        for at, name in enumerate(PER_TENSOR):
+            relative = Spread.total([spread_of(rows, last[at]) for (_, last), rows in self._tensors.items()])
+            found[name] = relative.losses(FORMATS[name], scale=split(overflow_bound(FORMATS[name])[0])[0])
+        return found
+
+    def _drawn(self, tensor: Tensor) -> Tensor:
+        """Blocks as rows, filled up with zeros, which count for nothing."""
+        width = tensor.shape[-1] if tensor.dim() else 1
+        size = min(width, BLOCK)
+        whole = tensor.reshape(-1, width)
+        if width % size:
+            whole = torch.nn.functional.pad(whole, (0, -width % size))
+        blocks = whole.reshape(-1, size)
+        count = min(len(blocks), MOST)
+        self.counted, self.there = self.counted + count, self.there + len(blocks)
+        if count == len(blocks):
+            return blocks
+        return blocks[torch.randperm(len(blocks), generator=self._draws)[:count].to(blocks.device)]
+
+
+def _keyed(blocks: Tensor, tensor: Tensor) -> tuple[Layout, Tensor, int]:
+    """Layout, keys of the blocks, and the bits of the tensor's largest finite magnitude, 0 where there is none."""
+    layout, bits = bits_of(blocks)
+    low, high = (float(end) for end in tensor.aminmax())
+    if not math.isfinite(low + high):
+        low, high = (float(end) for end in tensor.nan_to_num(0.0, 0.0, 0.0).aminmax())
+    largest = torch.tensor(max(-low, high), dtype=layout.floats).view(layout.ints)
+    return layout, keys_of(bits, layout), int(largest.bitwise_and(layout.magnitude))
+
+
+def _relative(keys: Tensor, layout: Layout, *, clean: bool) -> Rows:
+    """Counts by binades below the largest of each row, its own the last; without zeros, what is not finite, or too low.
+
+    `clean`: there are neither zeros nor what is not finite.
+    """
+    last = (layout.fields - 1) * RAW
+    blocks = keys if clean else keys.masked_fill((keys >= last) | (keys == TIE), -2 * last)
+    tops = blocks.amax(-1, keepdim=True).clamp_(min=0).bitwise_right_shift_(5).sub_(_DEPTH + 1).mul_(RAW)
+    moved = blocks.sub(tops).clamp_(min=0)
+    counts: Rows = torch.bincount(moved.view(-1), minlength=(_DEPTH + 2) * RAW).cpu().numpy()
+    return counts.reshape(_DEPTH + 2, RAW)[1:]
+
+
+def _last(largest: int, name: str, layout: Layout) -> int:
+    """The field of the binade that a tensor's scale moves to a format's largest one: that of the tensor's largest number.
+
+    The next where that number's significand would overflow there.
+    """
+    field, fraction = divmod(largest, 1 << layout.mantissa)
+    bound, held = _LIMITS[name]
+    return field + (fraction << (52 - layout.mantissa) > bound - (not held))
