@@ -2,18 +2,20 @@
 
 import json
 import os
+import pty
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 import tyro
 
-from tests.hearing import HEARING
+from tests.cli.forked import Forked
 from truestep.cli import main
 from truestep.cli.train import Command
 from truestep.run import RunRecord, Settings, train
@@ -32,12 +34,6 @@ def elsewhere(tmp_path, monkeypatch):
 
 def record_in(folder):
     return RunRecord.from_dict(json.loads((folder / "record.json").read_bytes()))
-
-
-def run_of(*arguments, **options):
-    """`python -m truestep` in a process of its own."""
-    command = [sys.executable, "-m", "truestep", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 def test_the_folder_holds_settings_ledger_checkpoints_and_record(capsys):
@@ -291,12 +287,6 @@ def test_a_value_that_begins_as_an_option_does_is_given_as_one():
 # Signals.
 
 
-def begun(*arguments):
-    """A process of its own."""
-    command = [sys.executable, "-c", HEARING, "-m", "truestep", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def wait_for(process, word):
     """Read stderr up to the line that holds `word`."""
     for line in process.stderr:
@@ -309,7 +299,7 @@ def wait_for(process, word):
 def test_a_signal_lets_the_attempt_end_saves_and_says_the_command_that_goes_on(number, code, capsys):
     arguments = ["train", f"{HERE}/noisy_task.py:Noisy", "--policy", "fp16", "--budget-attempts", "200", "--device", "cpu"]
     assert main([*arguments, "--out", "alone"]) == 0
-    process = begun(*arguments, "--out", "a folder")
+    process = Forked(*arguments, "--out", "a folder")
     wait_for(process, "14/200")
     process.send_signal(number)
     out, err = process.communicate()
@@ -348,7 +338,7 @@ class Late(Logistic):
 
 def test_a_second_signal_ends_it_at_once():
     Path("slow.py").write_text(SLOW)
-    process = begun("train", "slow.py:Slow", "--device", "cpu", "--out", "out", "--checkpoint-every", "1")
+    process = Forked("train", "slow.py:Slow", "--device", "cpu", "--out", "out", "--checkpoint-every", "1")
     wait_for(process, "in the third attempt")
     process.send_signal(signal.SIGTERM)
     wait_for(process, "a second signal ends at once")
@@ -362,7 +352,7 @@ def test_a_second_signal_ends_it_at_once():
 
 def test_a_signal_before_the_first_attempt_ends_it_at_once():
     Path("slow.py").write_text(SLOW)
-    process = begun("train", "slow.py:Late", "--device", "cpu", "--out", "out")
+    process = Forked("train", "slow.py:Late", "--device", "cpu", "--out", "out")
     wait_for(process, "in splits")
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate()
@@ -370,10 +360,15 @@ def test_a_signal_before_the_first_attempt_ends_it_at_once():
     assert "truestep train slow.py:Late --device cpu --out out --resume" in err
 
 
-@pytest.mark.skipif(not Path("/usr/bin/script").exists(), reason="script(1), which gives a process a terminal, is not here")
-def test_on_a_terminal_a_bar_shows_the_run_and_vanishes():
-    arguments = shlex.join([sys.executable, "-m", "truestep", *SMALL])
-    command = ["/usr/bin/script", "-qec", arguments, "/dev/null"]
-    ended = subprocess.run(command, env={**os.environ, "TERM": "xterm"}, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0
-    assert "10/12  quality" in ended.stdout
+def test_on_a_terminal_a_bar_shows_the_run_and_vanishes(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = pty.openpty()
+    process = Forked(*SMALL, terminal=theirs)
+    os.close(theirs)
+    shown = b""
+    with open(ours, "rb", buffering=0) as screen, suppress(OSError):  # which is how the end of a terminal is told
+        while more := screen.read(4096):
+            shown += more
+    process.communicate()
+    assert process.returncode == 0
+    assert b"10/12  quality" in shown
