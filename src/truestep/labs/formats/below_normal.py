@@ -27,16 +27,21 @@ def shows() -> Shown:
             Check(
                 what=f"float16 of {number:g}",
                 expected=_nearest(number, step),
-                measured=float(torch.tensor(number, dtype=torch.float64).half().double()),
+                measured=stored(number),
                 because=f"{number / step:.4g} steps of 2^{math.log2(step):.0f}, rounded to a whole number: {_kind(number)}",
             )
         )
     rows = tuple(
-        (_kind(number), f"{number:g}", check.measured, check.measured / SMALLEST, abs(float(check.measured) / number - 1))
-        for number, check in zip(GOLDEN, checks, strict=True)
+        (_kind(number), f"{number:g}", stored(number), stored(number) / SMALLEST, abs(stored(number) / number - 1))
+        for number in GOLDEN
     )
     table = Table(title=STORED, columns=("kind", "number", "stored", "in steps of 2^-24", "relative error"), rows=rows)
     return Shown(checks=tuple(checks), wrong=(_after_the_fact(),), edges=(_source(), *_ends(), *_many()), tables=(table,))
+
+
+def stored(number: float) -> float:
+    """What float16 keeps of a number."""
+    return torch.tensor(number, dtype=torch.float64).half().item()
 
 
 def _step(number: float) -> float:
@@ -55,11 +60,10 @@ def _kind(number: float) -> str:
 
 
 def _after_the_fact() -> Wrong:
-    stored = torch.tensor(1e-8, dtype=torch.float64).half()
     check = Check(
         what="1e-8 stored, then multiplied by 65536",
         expected=0.0,
-        measured=float(stored.float() * 65536.0),
+        measured=stored(1e-8) * 65536.0,
         because="what was stored as 0 stays 0, whatever multiplies it",
     )
     return Wrong(how="scale the gradient that was already stored", check=check, damage="all of it is lost; nothing warns")
@@ -184,6 +188,6 @@ LAB = Lab(
 )
 
 
-def _read(stored: float) -> str:
+def _read(number: float) -> str:
     """The kind of a number as it was stored."""
-    return "zero" if stored == 0 else "normal" if stored >= NORMAL else "subnormal"
+    return "zero" if number == 0 else "normal" if number >= NORMAL else "subnormal"

@@ -204,5 +204,5 @@ LAB = Lab(
 
 def _holding(pair: tuple[float, float]) -> str:
     """Which of fp16 and bf16 stored a finite number."""
-    finite = tuple(map(math.isfinite, pair))
+    finite = math.isfinite(pair[0]), math.isfinite(pair[1])
     return {(True, True): "both", (True, False): "fp16", (False, True): "bf16", (False, False): "neither"}[finite]

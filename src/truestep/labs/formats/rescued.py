@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 import truestep
@@ -49,11 +51,11 @@ def attempt(gradient: float, scale: truestep.LossScale) -> tuple[float, float, O
     """One weight whose gradient goes through float16: as it was carried, as SGD moved by it, and the outcome."""
     model = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(model.weight)
-    carried = [0.0]
+    carried: list[float] = []
 
     def loss(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-        out = model(x)
-        out.register_hook(lambda grad: carried.__setitem__(0, float(grad)))
+        out: torch.Tensor = model(x)
+        out.register_hook(lambda grad: carried.append(grad.item()))  # type: ignore[no-untyped-call]  # torch's is untyped
         return out.float().sum() * gradient
 
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -105,7 +107,7 @@ def _too_large() -> Edge:
     )
 
 
-def _not_enough(rows: list[tuple[float, ...]]) -> Edge:
+def _not_enough(rows: Sequence[tuple[float, ...]]) -> Edge:
     return Edge(
         where="scale 4: representable is not the same as accurate",
         check=Check(
