@@ -14,6 +14,7 @@ import tyro
 
 from tests.compare.processes import children_in
 from tests.hearing import HEARING
+from tests.profile import FULL
 from truestep.cli import main
 from truestep.cli.compare import Command
 from truestep.compare import Protocol, summarize
@@ -86,9 +87,10 @@ def test_tables_have_the_baseline_first_and_the_limits_below(finished):
     assert any(line.startswith("Resolution: ") for line in lines)
 
 
-def test_two_comparisons_of_the_same_make_the_same_counts_and_weights_also_two_runs_at_once(finished):
+@pytest.mark.parametrize("seeds", [2 if FULL else 1])
+def test_two_comparisons_of_the_same_make_the_same_counts_and_weights_also_two_runs_at_once(finished, seeds):
     """The second with other jobs, hence under another protocol: runs share nothing but the machine."""
-    assert main([*SMALL, "--out", "again", "--jobs", "2"]) == 0
+    assert main([*SMALL, "--seeds", str(seeds), "--out", "again", "--jobs", "2"]) == 0
     first, again = (
         {
             (run["candidate"], run["seed"]): (run["counts"], run["evaluations"][0]["quality"], run["weights_digest"])
@@ -96,29 +98,23 @@ def test_two_comparisons_of_the_same_make_the_same_counts_and_weights_also_two_r
         }
         for folder in (finished[0] / "truestep-digits", Path("again"))
     )
-    assert first == again
-    assert len(first) == 4
+    assert len(again) == 2 * seeds
+    assert {run: first[run] for run in again} == again
     note = next(note for note in json.loads(Path("again/summary.json").read_text())["notes"] if note["kind"] == "at once")
     assert note["text"].startswith("Contended by design: 2 runs at once")
 
 
-def test_failures_are_told_by_seed(capsys):
-    main([*SMALL[:-1], "0.99", "--candidates", "fp32", "--seeds", "1"])
-    lines = capsys.readouterr().out.splitlines()
-    (line,) = (line for line in lines if line.startswith("Not reached: fp32, seed 0, budget; best accuracy on validation 0."))
-    evaluations = json.loads(Path("truestep-digits/records.jsonl").read_text())["evaluations"]
-    assert float(line.rpartition(" ")[2]) == pytest.approx(max(each["quality"] for each in evaluations), rel=5e-4)  # 4 digits
-
-
-def test_one_of_a_thing_is_told_as_one_and_the_columns_are_explained(capsys):
-    arguments = ["compare", "digits", "--candidates", "fp32", "bf16", "--seeds", "1", "--budget-attempts", "1"]
-    main([*arguments, "--evaluate-every", "64", "--target", "0.99"])
-    out, err = capsys.readouterr()
-    assert not re.search(r"\b1 (seeds|runs|updates|threads|completed updates)\b", out + err)
-    assert "digits: accuracy of at least 0.99, 1 seed, " in out
-    assert "every 64 examples (1 update)" in out
-    assert "budget after 1 completed update, 0 skipped" in err
-    assert all(word in out for word in ("Restricted mean: ", "ERT: ", "Rate: ", "validation split; the quality on test"))
+@pytest.mark.skipif(not FULL, reason="eight runs of ten seconds: TRUESTEP_FULL=1")
+def test_two_comparisons_of_a_language_model_make_the_same_counts_to_the_target_and_the_same_weights():
+    words = ["compare", "bytes-lm", "--candidates", "fp32 accumulate=4", "bf16 accumulate=4", "--seeds", "2", "--target", "4"]
+    found = []
+    for out in ("one", "two"):
+        assert main([*words, "--out", out]) == 0
+        runs = map(json.loads, Path(out, "records.jsonl").read_text().splitlines())
+        found.append({(run["candidate"], run["seed"]): (run["to_target"]["completed"], run["weights_digest"]) for run in runs})
+    assert found[0] == found[1]
+    assert len(found[0]) == 4
+    assert len({weights for _, weights in found[0].values()}) == 4, "no two of the runs are one"
 
 
 def test_a_finished_comparison_is_refused_without_resume_and_shown_again_with_it(finished, monkeypatch, capsys):
@@ -154,14 +150,35 @@ class Anew(Digits):
 """
 
 
-def test_a_hint_of_a_failed_run_is_told_below_it(capsys):
-    Path("odd.py").write_text(ODD)
-    assert main(["compare", "odd.py:Refusing", *SMALL[2:], "--seeds", "1"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory):
+    """The folder of two runs without the target, one of which ended in an error, and what the command printed."""
+    folder = tmp_path_factory.mktemp("failed")
+    (folder / "odd.py").write_text(ODD)
+    words = ["compare", "odd.py:Refusing", "--candidates", "fp32", "bf16", "--seeds", "1", "--budget-attempts", "1"]
+    command = [sys.executable, "-m", "truestep", *words, "--evaluate-every", "64", "--target", "0.99", "--out", "out"]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return folder / "out", ended.stdout, ended.stderr
+
+
+def test_failures_are_told_by_seed_with_their_best_and_a_hint_below(failed):
+    lines = failed[1].splitlines()
+    (line,) = (line for line in lines if line.startswith("Not reached: fp32, seed 0, budget; best accuracy on validation 0."))
+    evaluations = json.loads((failed[0] / "records.jsonl").read_text().splitlines()[0])["evaluations"]
+    assert float(line.rpartition(" ")[2]) == pytest.approx(max(each["quality"] for each in evaluations), rel=5e-4)  # 4 digits
     place = next(
         place for place, line in enumerate(lines) if line.startswith("Not reached: bf16, seed 0, error: PolicyError: not this")
     )
     assert lines[place + 1] == "  hint: do that"
+
+
+def test_one_of_a_thing_is_told_as_one_and_the_columns_are_explained(failed):
+    _, out, err = failed
+    assert not re.search(r"\b1 (seeds|runs|updates|threads|completed updates)\b", out + err)
+    assert "odd.py:Refusing: accuracy of at least 0.99, 1 seed, " in out
+    assert "every 64 examples (1 update)" in out
+    assert "budget after 1 completed update, 0 skipped" in err
+    assert all(word in out for word in ("Restricted mean: ", "ERT: ", "Rate: ", "validation split; the quality on test"))
 
 
 def test_a_task_that_draws_its_data_anew_is_refused_before_any_record(capsys):
@@ -234,7 +251,7 @@ def parsed(line):
     return tyro.cli(Command, args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)] if FULL else [(signal.SIGTERM, 143)])
 def test_a_signal_keeps_the_finished_runs_and_says_the_command_that_goes_on(number, code, capsys):
     arguments = ["compare", "digits", "--candidates", "fp32", "--seeds", "40", "--target", "0.999", "--budget-attempts", "9"]
     arguments += ["--out", "out"]
@@ -258,7 +275,9 @@ def test_a_signal_keeps_the_finished_runs_and_says_the_command_that_goes_on(numb
 
 @pytest.mark.skipif(not Path("/usr/bin/script").exists(), reason="script(1), which gives a process a terminal, is not here")
 def test_on_a_terminal_bars_show_the_runs_and_the_run_and_vanish():
-    arguments = shlex.join([sys.executable, "-m", "truestep", *SMALL[:-1], "0.99", "--out", "out", "--seeds", "1"])
+    arguments = shlex.join(
+        [sys.executable, "-m", "truestep", *SMALL[:-1], "0.99", "--out", "out", "--seeds", "1", "--candidates", "bf16"]
+    )
     environment = {**os.environ, "TERM": "xterm"}
     command = ["/usr/bin/script", "-qec", arguments, "/dev/null"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -266,7 +285,7 @@ def test_on_a_terminal_bars_show_the_runs_and_the_run_and_vanish():
     assert "runs" in ended.stdout
     assert "bf16, seed 0: warming up" in ended.stdout
     assert "-1/" not in ended.stdout
-    assert "  2/2  bf16, seed 0: budget after 10 completed updates" in ended.stdout
+    assert "  1/1  bf16, seed 0: budget after 10 completed updates" in ended.stdout
 
 
 NOISY = """
@@ -288,7 +307,7 @@ class Noisy(Digits):
 
 def test_what_a_task_prints_is_no_part_of_the_document():
     Path("noisy.py").write_text(NOISY)
-    command = [sys.executable, "-m", "truestep", *SMALL, "--json", "--threads", "1", "--seeds", "1"]
+    command = [sys.executable, "-m", "truestep", *SMALL, "--json", "--threads", "1", "--seeds", "1", "--candidates", "fp32"]
     command[command.index("digits")] = "noisy.py:Noisy"
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr

@@ -2,6 +2,9 @@
 
 import dataclasses
 import functools
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -153,7 +156,69 @@ def test_a_partials_arguments_are_written_out(place):
     assert words[0.5] != words[0.25]
 
 
+ADDRESSES = """
+import functools
+import torch
+from truestep.tasks import Digits
+
+class Shown(torch.nn.Linear):
+    def extra_repr(self):
+        return f"{object()} {torch.relu} {lambda: 1} {functools.partial(print, lambda: 2)}"
+
+class Own(Digits):
+    def model(self):
+        return torch.nn.Sequential(Shown(64, 10))
+    def optimizer(self, parameters):
+        return torch.optim.SGD([{"params": list(parameters), "note": functools.partial(max, key=lambda x: x)}], lr=1e-2)
+    def scheduler(self, optimizer, ticks):
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda tick: 1 - tick / ticks)
+"""
+HASH = """
+import sys
+kept = [object() for _ in range(int(sys.argv[1]))]  # so that addresses are others
+from truestep.compare.declare import Asked, declare
+print(declare(Asked(task="own.py:Own", candidates=["fp32"], seeds=[0]))[1].hash)
+"""
+
+
+def test_a_task_of_ones_own_has_the_same_hash_in_every_process_whatever_its_objects_show_of_themselves(tmp_path):
+    (tmp_path / "own.py").write_text(ADDRESSES)
+    hashes = set()
+    for kept, hash_seed in ((0, "1"), (10**6, "2")):
+        command = [sys.executable, "-c", HASH, str(kept)]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        hashes.add(ended.stdout)
+    assert len(hashes) == 1
+
+
 BASE = Asked(task="digits", candidates=["fp32", "bf16"], seeds=[0])
+
+
+OTHER = {
+    "task": "digits-conv",
+    "candidates": ["fp32", "fp16"],
+    "seeds": [1],
+    "target": 0.9,
+    "budget_attempts": 9,
+    "budget_seconds": 9.0,
+    "evaluate_every": 64,
+    "to_the_end": True,
+    "threads": 2,
+    "margin_examples": 0.1,
+    "margin_quality": 0.1,
+    "alpha": 0.01,
+    "fail_if": ["quality"],
+    "jobs": 2,
+    "timeout": 9.0,
+}
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Asked) if field.name != "is_pilot"])
+def test_whatever_is_asked_otherwise_has_another_hash(field):
+    base, other = (declare(asked)[1] for asked in (BASE, dataclasses.replace(BASE, **{field: OTHER[field]})))
+    assert base.hash != other.hash
+    assert first_difference(base, other) is not None
 
 
 @pytest.mark.parametrize(

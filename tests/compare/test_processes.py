@@ -31,7 +31,7 @@ def faulty(tmp_path_factory):
     """The folder of a comparison of every fault, and what its command printed."""
     folder = tmp_path_factory.mktemp("faulty")
     shutil.copy(FAULTS, folder)
-    command = [sys.executable, "-m", "truestep", *compared("--candidates", *CANDIDATES, "--timeout", "3")]
+    command = [sys.executable, "-m", "truestep", *compared("--candidates", *CANDIDATES, "--timeout", "9")]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return folder / "out", ended.stdout
@@ -59,7 +59,7 @@ def test_every_way_to_end_is_recorded_and_the_others_have_run(faulty):
         (2, ["SIGSEGV", "after 5 attempts", "faults.py, line", "(segfault)"]),
         (3, ["SIGKILL", "after 5 attempts", "memory"]),
         (4, ["can't allocate memory", "in exhausted"]),
-        (5, ["after 3 s, the limit", "after 5 attempts", "(hung)", "nothing was heard of it for"]),
+        (5, ["after 9 s, the limit", "after 5 attempts", "(hung)", "nothing was heard of it for"]),
         (6, ["exit code 7", "after 5 attempts", "its last words: I leave"]),
         (10, ["non-finite loss"]),
         (12, ["undefined gradient"]),
@@ -83,8 +83,8 @@ def test_a_run_that_died_is_charged_the_whole_budget_and_its_clocks_sum_to_its_t
     for record in records_of(out).values():
         assert sum(record["clocks"].values()) == pytest.approx(record["total_seconds"], rel=0.01)
     hung = records_of(out)["fp32 accumulate=5"]
-    assert hung["clocks"]["waste"] > 2.5, "what it hung"
-    assert hung["process"]["wall_seconds"] > 3
+    assert hung["clocks"]["waste"] > 7, "what it hung"
+    assert hung["process"]["wall_seconds"] > 9
 
 
 def test_the_memory_of_the_dead_and_of_the_living_is_told(faulty):

@@ -39,11 +39,13 @@ def limit(reason: Reason, policy: str) -> SkipLimitError:
 def test_a_run_has_diverged_where_its_weights_or_its_loss_in_float32_are_not_finite(
     line_with: Any, reason: Reason, policy: str
 ) -> None:
-    status, detail, _ = ending_of(limit(reason, policy), line_with())
+    status, detail, hint = ending_of(limit(reason, policy), line_with())
     diverged = reason in ("non-finite parameter", "non-finite loss")
     diverged |= reason == "forward overflow" and policy in ("fp32", "tf32")
     assert status == ("diverged" if diverged else "stalled")
     assert detail == f"3 attempts in a row were skipped; the last for {reason}"
+    assert hint is not None
+    assert "the run's ledger has the reason" in hint
 
 
 def raised(function: Any) -> Exception:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from truestep.cli._output import print_json, stdout_is_talk
+from truestep.cli._output import print_json, resuming, stdout_is_talk
 from truestep.cli._racing import shown
 from truestep.cli._tables import print_tables
 from truestep.errors import FileError, UsageError
@@ -193,14 +192,7 @@ class Command:
         >>> Command(task="digits", candidates=("fp32", "fp16 clip=1"), to_the_end=True).command()
         "truestep compare digits --candidates fp32 'fp16 clip=1' --to-the-end --resume"
         """
-        words = ["truestep", "compare", self.task]
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in ("task", "resume", "rerun_failed") or value == field.default:
-                continue
-            words.append(f"--{field.name.replace('_', '-')}")
-            words += [] if value is True else map(str, value) if isinstance(value, tuple) else [str(value)]
-        return shlex.join([*words, "--resume"])
+        return resuming("compare", replace(self, rerun_failed=False), self.task)
 
 
 def _document(folder: Folder, summary: Summary, code: int) -> dict[str, Any]:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from truestep.cli._live import Live
-from truestep.cli._output import print_json, print_table, resuming, stdout_is_talk
+from truestep.cli._one_run import print_run, resumed_lines
+from truestep.cli._output import print_json, resuming, stdout_is_talk
 from truestep.cli._signals import Interrupted, Signals
 from truestep.errors import ProtocolError, UsageError
-from truestep.pages.words import count, percent, seconds, significant
 
 if TYPE_CHECKING:
-    from truestep.checkpoint import Restored
     from truestep.compare.candidate import Candidate
     from truestep.ledger.sinks import Sink
     from truestep.run import Progress, RunRecord, Settings
@@ -120,7 +119,7 @@ class Command:
         if self.json:
             print_json(self._document(path, record, code))
         else:
-            _print(path, record)
+            print_run(path, record)
         if stopped or record.status in _FAILED:
             self._say_how_to_go_on()
         return code
@@ -159,7 +158,7 @@ class Command:
                     stop=lambda: signals.code is not None,
                     checkpoints=saving,
                     resume=folder.begun,
-                    resumed=lambda restored: live.say(*_resumed(restored)),
+                    resumed=lambda restored: live.say(*resumed_lines(restored)),
                 )
         except UsageError:  # what only building the run could tell
             folder.withdraw()
@@ -251,45 +250,3 @@ class Command:
             "resume": None if code == 0 else self.command(),
             "exit_code": code,
         }
-
-
-def _resumed(restored: Restored | None) -> list[str]:
-    """What a resume found, in lines."""
-    if restored is None:
-        return ["no checkpoint is there: beginning"]
-    passed = [f"passed over {path}: {why}" for path, why in restored.refused]
-    return [*passed, f"going on after attempt {restored.attempts} from {restored.path}"]
-
-
-def _print(path: Path, record: RunRecord) -> None:
-    """How it ended, in a row; what failed; where the rest lies."""
-    print_table(f"{path}: {record.candidate}, seed {record.seed}, {record.device}", _COLUMNS, [_row(record)], words=1)
-    if record.detail is not None:
-        print(f"{record.status}: {record.detail}")
-    if record.hint is not None:
-        print(f"  hint: {record.hint}")
-    print(f"weights  {record.weights_digest or 'none'}")
-
-
-_COLUMNS = ["ended", "quality", "test", "target after", "attempts", "completed", "skipped", "rate", "train", "waste", "total"]
-
-
-def _row(record: RunRecord) -> list[str]:
-    counts, reached = record.counts, record.to_target
-    return [
-        record.status,
-        _quality(record.last),
-        _quality(record.test_quality),
-        "not reached" if reached is None else f"{count(reached.completed)} updates",
-        count(counts.attempts),
-        count(counts.completed),
-        count(counts.skipped),
-        percent(counts.skipped / counts.attempts if counts.attempts else None),
-        seconds(record.clocks.train),
-        seconds(record.clocks.waste),
-        seconds(record.total_seconds),
-    ]
-
-
-def _quality(value: float | None) -> str:
-    return "-" if value is None else significant(value, 4)

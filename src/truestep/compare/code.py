@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Iterable, Iterator
@@ -64,4 +65,10 @@ def _modules_of(file: Path) -> list[ModuleType]:
 
 def _file(module: ModuleType | None) -> Path | None:
     file = getattr(module, "__file__", None)
-    return Path(file).resolve() if isinstance(file, str) and file.endswith(".py") else None
+    return _resolved(file) if isinstance(file, str) and file.endswith(".py") else None
+
+
+@functools.cache
+def _resolved(file: str) -> Path:
+    """Once per name: torch alone has thousands of modules, and each look at a link costs a system call or ten."""
+    return Path(file).resolve()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,13 +61,13 @@ def described(task: Task, *, seeds: Sequence[int], ticks: int) -> Description:
 
 
 def model_words(model: nn.Module) -> str:
-    """Parameters and layers of a model, on one line.
+    """Parameters and layers of a model, on one line, the same in every process: no addresses.
 
     >>> model_words(nn.Linear(2, 1))
     '3 parameters, initialised by the task: Linear(in_features=2, out_features=1, bias=True)'
     """
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    return f"{parameters} parameters, initialised by the task: {' '.join(repr(model).split())}"
+    return f"{parameters} parameters, initialised by the task: {re.sub(r' at 0x[0-9a-f]+', '', ' '.join(repr(model).split()))}"
 
 
 def optimizer_words(optimizer: Optimizer) -> str:

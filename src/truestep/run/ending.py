@@ -11,6 +11,9 @@ from truestep.run.record import Status
 from truestep.tasks import Task
 from truestep.tasks.place import file_of, place_of
 
+_SKIPS_HINT = "the run's ledger has the reason, place and loss scale of every attempt; a loss scale cures backward overflows only"
+"""In place of the error's own: whoever reads a record has no `error.outcome`."""
+
 
 class AttemptOutOfMemoryError(Exception):
     """Memory did not suffice for an attempt, which left no trace; its cause is torch's or Python's own error.
@@ -38,7 +41,7 @@ class AttemptOutOfMemoryError(Exception):
 def ending_of(error: BaseException, task: Task) -> tuple[Status, str, str | None]:
     """Status, detail and hint of a run that `error` ended; no hint where the task's own code failed."""
     if isinstance(error, SkipLimitError):
-        return ("diverged" if _diverged(error.outcome) else "stalled"), error.summary, error.hint
+        return ("diverged" if _diverged(error.outcome) else "stalled"), error.summary, _SKIPS_HINT
     if isinstance(error, AttemptOutOfMemoryError):
         assert error.__cause__ is not None
         return "out of memory", ending_of(error.__cause__, task)[1], error.hint

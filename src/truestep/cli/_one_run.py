@@ -1,0 +1,56 @@
+"""One run in the terminal: what a resume found, how the run ended, and where the rest lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from truestep.cli._output import print_table
+from truestep.pages.words import count, percent, seconds, significant
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from truestep.checkpoint import Restored
+    from truestep.run import RunRecord
+
+
+def resumed_lines(restored: Restored | None) -> list[str]:
+    """What a resume found, in lines."""
+    if restored is None:
+        return ["no checkpoint is there: beginning"]
+    passed = [f"passed over {path}: {why}" for path, why in restored.refused]
+    return [*passed, f"going on after attempt {restored.attempts} from {restored.path}"]
+
+
+def print_run(path: Path, record: RunRecord) -> None:
+    """How it ended, in a row; what failed; where the rest lies."""
+    print_table(f"{path}: {record.candidate}, seed {record.seed}, {record.device}", _COLUMNS, [_row(record)], words=1)
+    if record.detail is not None:
+        print(f"{record.status}: {record.detail}")
+    if record.hint is not None:
+        print(f"  hint: {record.hint}")
+    print(f"weights  {record.weights_digest or 'none'}")
+
+
+_COLUMNS = ["ended", "quality", "test", "target after", "attempts", "completed", "skipped", "rate", "train", "waste", "total"]
+
+
+def _row(record: RunRecord) -> list[str]:
+    counts, reached = record.counts, record.to_target
+    return [
+        record.status,
+        _quality(record.last),
+        _quality(record.test_quality),
+        "not reached" if reached is None else f"{count(reached.completed)} updates",
+        count(counts.attempts),
+        count(counts.completed),
+        count(counts.skipped),
+        percent(counts.skipped / counts.attempts if counts.attempts else None),
+        seconds(record.clocks.train),
+        seconds(record.clocks.waste),
+        seconds(record.total_seconds),
+    ]
+
+
+def _quality(value: float | None) -> str:
+    return "-" if value is None else significant(value, 4)
