@@ -16,8 +16,9 @@ $(shell test "$$(cat .venv/ready 2>/dev/null)" = "$(CURDIR)" && .venv/bin/python
 help:                    ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
 
-demo: .venv/ready        ## compare float32, bfloat16 and float16 on the digits; the report is demo/report.html
-	$(RUN) -m truestep compare digits --candidates fp32 bf16 fp16 --seeds 7 --out demo --resume # keeps finished runs
+demo: .venv/ready        ## compare float32, bfloat16 and float16 on the digits, and float16 with a mistake; the report is demo/report.html
+	$(RUN) -m truestep compare digits --candidates 'fp32 clip=0.1' 'bf16 clip=0.1' 'fp16 clip=0.1' \
+	    'fp16 clip=0.1 fault=clip-before-unscale' --seeds 7 --out demo --resume # keeps finished runs
 
 test: .venv/ready        ## run the tests
 	$(RUN) -m pytest -n 2
