@@ -14,7 +14,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 class Forked:
-    """`truestep ARGUMENTS` in a fork, with subprocess.Popen's names; on a terminal, where it is given one, in place of pipes."""
+    """`truestep ARGUMENTS` in a fork with a session of its own, on pipes or a terminal; names are those of subprocess.Popen."""
 
     def __init__(self, *arguments: str, terminal: int | None = None) -> None:
         pipes = [os.pipe(), os.pipe()]
@@ -26,12 +26,16 @@ class Forked:
         self.stdout, self.stderr = [os.fdopen(reading) for reading, _ in pipes]
 
     @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
     def returncode(self) -> int | None:
         return self._process.exitcode
 
     def send_signal(self, number: int) -> None:
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        os.kill(self.pid, number)
 
     def communicate(self) -> tuple[str, str]:
         """What is left of stdout, which must fit into a pipe, and of stderr; then the process has ended."""
@@ -44,6 +48,7 @@ class Forked:
 def _become(arguments: tuple[str, ...], streams: list[int]) -> None:
     code = 70
     try:
+        os.setsid()
         for place, stream in enumerate(streams, 1):
             os.dup2(stream, place)
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", buffering=1, closefd=False)

@@ -4,14 +4,12 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.hearing import HEARING
+from tests.cli.forked import Forked
 from truestep.audit.finding import Finding
 from truestep.audit.process import Audited
 from truestep.cli import main
@@ -319,16 +317,10 @@ for _ in range(4):
 GOES_ON = CLIPS_TOO_EARLY.replace("range(4)", "iter(int, 1)")  # for ever
 
 
-def process(*words):
-    """`truestep audit` as a shell starts it: in a group of processes that hears Ctrl-C together."""
-    command = [sys.executable, "-c", HEARING, "-m", "truestep", "audit", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-
-
 def test_the_scripts_own_output_comes_first_and_the_report_behind_it(script):
     script.write_text(CLIPS_TOO_EARLY)
-    with process("train.py", "--json") as running:
-        out, err = running.communicate()
+    running = Forked("audit", "train.py", "--json")
+    out, err = running.communicate()
     assert (running.returncode, err) == (1, "--json: the option is given to train.py; the audit's own stand before it\n")
     assert out.startswith("stepped ['--json']\n" * 4 + "train.py:9: error: clip-before-unscale: ")
     assert out.endswith("\n1 error, 0 warnings, 0 notes\n")
@@ -336,11 +328,11 @@ def test_the_scripts_own_output_comes_first_and_the_report_behind_it(script):
 
 def test_ctrl_c_ends_the_script_and_what_it_did_is_judged_in_one_document(script):
     script.write_text(GOES_ON)
-    with process("--json", "train.py") as running:
-        for _ in range(8):
-            assert running.stderr.readline() == "stepped []\n", "what the script prints is talk"
-        os.killpg(running.pid, signal.SIGINT)
-        out, err = running.communicate()
+    running = Forked("audit", "--json", "train.py")
+    for _ in range(8):
+        assert running.stderr.readline() == "stepped []\n", "what the script prints is talk"
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal tells all its processes
+    out, err = running.communicate()
     assert (running.returncode, json.loads(out)["exit_code"]) == (130, 130)
     assert [(each["rule"], each["line"]) for each in json.loads(out)["findings"]] == [("clip-before-unscale", 9)]
     assert err.endswith("train.py was ended by SIGINT; the findings are of what it did until then\n")

@@ -295,24 +295,33 @@ def wait_for(process, word):
     raise AssertionError(f"it ended without a word of {word}")
 
 
+LONG = ["train", f"{HERE}/noisy_task.py:Noisy", "--policy", "fp16", "--budget-attempts", "200", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The record of the long run that no signal disturbs."""
+    folder = tmp_path_factory.mktemp("alone") / "run"
+    assert main([*LONG, "--out", str(folder)]) == 0
+    return record_in(folder)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_lets_the_attempt_end_saves_and_says_the_command_that_goes_on(number, code, capsys):
-    arguments = ["train", f"{HERE}/noisy_task.py:Noisy", "--policy", "fp16", "--budget-attempts", "200", "--device", "cpu"]
-    assert main([*arguments, "--out", "alone"]) == 0
-    process = Forked(*arguments, "--out", "a folder")
+def test_a_signal_lets_the_attempt_end_saves_and_says_the_command_that_goes_on(alone, number, code, capsys):
+    process = Forked(*LONG, "--out", "a folder")
     wait_for(process, "14/200")
     process.send_signal(number)
     out, err = process.communicate()
     assert process.returncode == code, err
     assert out.splitlines()[2].split()[0] == "stopped"
     (line,) = (line for line in err.splitlines() if line.startswith("  truestep train"))
-    assert line.strip() == f"truestep {shlex.join([*arguments, '--out', 'a folder'])} --resume"
+    assert line.strip() == f"truestep {shlex.join([*LONG, '--out', 'a folder'])} --resume"
     stopped = record_in(Path("a folder"))
     assert 14 <= stopped.counts.attempts < 200
     assert main(shlex.split(line)[1:]) == 0
     assert f"going on after attempt {stopped.counts.attempts} " in capsys.readouterr().err
-    assert record_in(Path("a folder")).weights_digest == record_in(Path("alone")).weights_digest
-    assert record_in(Path("a folder")).counts == record_in(Path("alone")).counts
+    assert record_in(Path("a folder")).weights_digest == alone.weights_digest
+    assert record_in(Path("a folder")).counts == alone.counts
 
 
 SLOW = """
