@@ -16,18 +16,26 @@ from truestep.engine.update import Update
 from truestep.footprint.allocator import Allocator
 from truestep.footprint.log import Attempted, Phase
 from truestep.footprint.watching import Watch
+from truestep.footprint.workspaces import Workspaces
 from truestep.probe.tree import leaves
 
 
 def attempted(
-    update: Update[Any], window: Sequence[Any], measures: Sequence[Measure], allocator: Allocator | None = None
+    update: Update[Any],
+    window: Sequence[Any],
+    measures: Sequence[Measure],
+    *,
+    allocator: Allocator | None = None,
+    workspaces: Workspaces | None = None,
 ) -> tuple[Outcome, Attempted]:
     """The outcome of an attempt, and its memory. `measures` were read off the window where it has content.
+
+    A real one has an allocator to tell what lies inside of kernels, a fake one `workspaces`.
 
     It is `update(window)` in the words of a loop of one's own, for between its words lie the phases.
     """
     gc.collect()  # graphs of earlier attempts that hang in circles are not this one's
-    watch = Watch(update.plan.device)
+    watch = Watch(update.plan.device, workspaces)
     _tell(watch, update, window)
 
     def turn(phase: Phase) -> None:

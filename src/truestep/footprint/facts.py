@@ -34,6 +34,11 @@ class Facts:
     predicted: Attempts | None
     not_predicted: str | None
     """Why there is no prediction; None where there is one."""
+    sparse_gradients: bool
+    """Whether an embedding gives a sparse gradient, whose size depends on the data."""
+    workspaces_measured: int | None
+    """Of how many convolutions and products of matrices, each of its own shapes, the workspace was measured alone, to be in the
+    prediction; None off the CPU, where workspaces are not counted."""
     measured: Attempts | None
     not_measured: str | None
     """Why nothing was measured; None where it was."""

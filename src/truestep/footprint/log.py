@@ -36,7 +36,7 @@ class Categories:
     finite check and the step."""
 
     workspaces: int = 0
-    """Inside of kernels: by rule in a prediction. In a measurement only the allocator knows them, and nobody's kind."""
+    """Inside of kernels: measured one operation at a time for a prediction. In a measurement the allocator alone knows them."""
 
     @property
     def total(self) -> int:

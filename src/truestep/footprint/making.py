@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from truestep.footprint.footprint import Footprint
 from truestep.footprint.log import Attempted, Attempts
 from truestep.footprint.twin import copying, faking, like_window, twin
 from truestep.footprint.watching import DataDependentError
+from truestep.footprint.workspaces import Workspaces
 from truestep.run.building import build, device_of, moved
 from truestep.run.feed import Feed
 from truestep.run.isolation import seed_all
@@ -30,6 +32,8 @@ from truestep.tasks.place import file_of, their_code
 
 TRIES = 40
 """Attempts until one completes: a dynamic loss scale halves from 2^16 to its floor in 32."""
+
+_NO_KERNEL = re.compile("not implemented for '|Could not run 'aten::|could not create a primitive descriptor")
 
 OTHER_SPLIT = 4
 """Microbatches to compare a window of one with."""
@@ -94,12 +98,16 @@ def _footprint(
             f"{type(update.optimizers[0]).__name__} evaluates the loss again inside its step: its memory has no phases",
             hint="ask with an optimizer that steps once a window",
         )
-    predicted, why = _predicted(update, window, measures, policy)
+    workspaces = Workspaces()
+    predicted, why = _predicted(update, window, measures, policy, workspaces)
+    if predicted is None and measured_on is None:
+        raise RunError(f"nothing can be told: {why}", hint="measure it: measure=True (without --predict)")
+    counted = workspaces.measured
     beside = []
     if predicted is not None:
         if policy.name != "fp32":
-            beside.append(_beside(update, window, POLICIES["fp32"]))
-        beside += [_beside(update, other, policy) for other in splits.values()]
+            beside.append(_beside(update, window, POLICIES["fp32"], workspaces))
+        beside += [_beside(update, other, policy, workspaces) for other in splits.values()]
     params = list(update.model.parameters())
     return Footprint(
         subject=subject,
@@ -111,6 +119,8 @@ def _footprint(
         frozen=sum(p.numel() for p in params if not p.requires_grad),
         predicted=predicted,
         not_predicted=why,
+        sparse_gradients=any(getattr(module, "sparse", False) is True for module in update.model.modules()),
+        workspaces_measured=counted if plan.device.type == "cpu" else None,
         measured=None if measured_on is None else _measured(measured_on(), window, measures),
         not_measured="a prediction alone was asked for" if measured_on is None else None,
         beside=tuple(each for each in beside if each is not None),
@@ -118,16 +128,16 @@ def _footprint(
 
 
 def _predicted(
-    update: Update[Any], window: list[Any], measures: Sequence[Measure], policy: Policy
+    update: Update[Any], window: list[Any], measures: Sequence[Measure], policy: Policy, workspaces: Workspaces
 ) -> tuple[Attempts | None, str | None]:
     """Two attempts on fakes, or why there can be none: whatever the model's code does with a fake that it cannot."""
-    mode = FakeTensorMode()
+    mode = FakeTensorMode(allow_non_fake_inputs=True)  # constants of the loss's own, which nobody here can find and fake
     like = faking(mode)
     try:
         with mode, warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")  # copies of a fake's state ask
             fake, fake_window = twin(update, like, policy=policy), like_window(window, like)
-            first, later = (attempted(fake, fake_window, measures)[1] for _ in range(2))
+            first, later = (attempted(fake, fake_window, measures, workspaces=workspaces)[1] for _ in range(2))
     except (DataDependentError, DataDependentOutputException, DynamicOutputShapeException) as error:
         return None, f"shapes alone do not tell, for {_data_dependent(error)}"
     except Exception as error:
@@ -135,8 +145,8 @@ def _predicted(
     return Attempts(first=first, later=later), None
 
 
-def _beside(update: Update[Any], window: list[Any], policy: Policy) -> Beside | None:
-    found, _ = _predicted(update, window, update.plan.measure(window), policy)
+def _beside(update: Update[Any], window: list[Any], policy: Policy, workspaces: Workspaces) -> Beside | None:
+    found, _ = _predicted(update, window, update.plan.measure(window), policy, workspaces)
     if found is None:
         return None
     return Beside(policy=policy.name, microbatches=len(window), peak_bytes=found.peak_bytes, each=found.each)
@@ -147,7 +157,16 @@ def _measured(update: Update[Any], window: list[Any], measures: Sequence[Measure
     found: list[Attempted] = []
     for _ in range(TRIES):
         allocator = allocator_of(update.plan.device)
-        outcome, account = attempted(update, window, measures, allocator)
+        try:
+            outcome, account = attempted(update, window, measures, allocator=allocator)
+        except RuntimeError as error:
+            if not _NO_KERNEL.search(str(error)):
+                raise
+            device = update.plan.device.type
+            raise RunError(
+                f"the model has an operation without a kernel for this format on the {device}: {_line(error)}",
+                hint="ask with policy bf16 or fp32, or on a CUDA device; measure=False (--predict) needs no kernel",
+            ) from error
         if outcome.completed:
             found.append(account)
         elif outcome.skip is not None and not outcome.skip.curable:

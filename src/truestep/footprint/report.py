@@ -60,7 +60,7 @@ def rows(footprint: Facts) -> list[tuple[str, ...]]:
 
 def sentences(footprint: Facts) -> list[str]:
     """What the table does not say."""
-    return [*_missing(footprint), *_when(footprint), *_difference(footprint), *_beside(footprint)]
+    return [*_missing(footprint), *_when(footprint), *_workspaces(footprint), *_difference(footprint), *_beside(footprint)]
 
 
 def text(footprint: Facts) -> str:
@@ -119,6 +119,25 @@ def _when(footprint: Facts) -> Iterator[str]:
         )
 
 
+def _workspaces(footprint: Facts) -> Iterator[str]:
+    """Whence the prediction has what kernels allocate, or that it has not."""
+    count = footprint.workspaces_measured
+    if footprint.predicted is not None and footprint.sparse_gradients:
+        yield (
+            "Shapes do not tell the size of a sparse gradient: it has a row for each index of a batch, and where such gradients "
+            "are summed for each distinct one. The measurement has it."
+        )
+    if footprint.predicted is None or count == 0:
+        return
+    if count is None:
+        yield "Workspaces inside of kernels are not counted in the prediction: which the device takes is chosen as it runs."
+    else:
+        yield (
+            f"The prediction's workspaces of {count} convolutions and products, forward and backward apart, were measured "
+            "one by one on this machine; another's may differ."
+        )
+
+
 def _which(side: Attempts) -> str:
     return (
         "every attempt"
@@ -136,7 +155,8 @@ def _difference(footprint: Facts) -> Iterator[str]:
     theirs = measured.later if measured.later.peak_bytes > measured.first.peak_bytes else measured.first
     ours = predicted.later if theirs is measured.later else predicted.first
     side = "above" if error > 0 else "below"
-    yield f"The prediction is {abs(error):.1%} {side} the measured peak: {_reasons(ours.account, theirs)}."
+    how = f"{abs(error):.1%} {side} the measured peak" if error else "the measured peak to the byte"
+    yield f"The prediction is {how}: {_reasons(ours.account, theirs)}."
 
 
 def _reasons(ours: Account, theirs: Attempted) -> str:
@@ -149,8 +169,8 @@ def _reasons(ours: Account, theirs: Attempted) -> str:
     words = "category by category they agree to the byte" if not apart else f"measured less predicted, {', '.join(apart)}"
     if theirs.allocated_bytes is None:
         return words
-    by_rule = f", and {ours.each.workspaces:,} B at the most by rule" if ours.each.workspaces else ""
-    return f"{words}; workspaces inside of kernels take {_inside(theirs):,} B by the allocator at its peak{by_rule}"
+    alone = f", and {ours.each.workspaces:,} B at the most in the prediction" if ours.each.workspaces else ""
+    return f"{words}; workspaces inside of kernels take {_inside(theirs):,} B by the allocator at its peak{alone}"
 
 
 def _inside(theirs: Attempted) -> int:

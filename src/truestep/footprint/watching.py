@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from truestep.footprint.log import Account, Event, Phase, account
-from truestep.footprint.workspaces import workspace_bytes
+from truestep.footprint.workspaces import Workspaces
 
 _READS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default)
 
@@ -27,12 +28,13 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is
 
     Made where nothing of the attempt is there yet but what `know` is told of: what an operation is given and nobody has told
     of lies outside, and is not counted. A read of a fake's value is answered where the engine asks, as if every number were 1/2
-    and no flag were set, and is a DataDependentError in a forward.
+    and no flag were set, and is a DataDependentError in a forward. `workspaces` tell of a prediction what lies inside of kernels.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, workspaces: Workspaces | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch's is
         self._device = device
+        self._workspaces = workspaces
         self.events: list[Event] = []
         self.kinds: dict[int, str] = {}
         self.phase: Phase = "forward"
@@ -77,17 +79,20 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operation, and note what came of it."""
-        if func in _READS and isinstance(args[0], FakeTensor):
+        if func in _READS and isinstance(args[0], FakeTensor) and args[0].constant is None:
             return self._read(func, args[0])
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         made_before = func is torch.ops.aten.lift_fresh.default  # torch.tensor(...) is seen here for the first time
-        for storage in () if made_before else self._storages(tree_leaves((args, kwargs))):
+        for storage in () if made_before else self._storages(given):
             if storage._cdata not in self._live:
                 self._follow(storage, None)
-        out = func(*args, **(kwargs or {}))
+        is_real = bool(given) and not made_before and not any(isinstance(leaf, FakeTensor) for leaf in given)
+        with unset_fake_temporarily() if is_real else nullcontext():  # a constant of the loss's own keeps its values
+            out = func(*args, **(kwargs or {}))
         for storage in self._storages(tree_leaves(out)):
             if storage._cdata not in self._live:
                 self._note(storage)
-        if any(issubclass(kind, FakeTensor) for kind in types) and (inside := workspace_bytes(func, args, out)):
+        if self._workspaces is not None and (inside := self._workspaces.bytes_of(func, args, out)):
             self.hold(inside, "workspaces", at_once=True)
         if func is torch.ops.aten._to_copy.default and self.phase == "forward" and self._is_weight(args[0]):
             self.know([out], "low_copies")

@@ -1,56 +1,74 @@
-"""What CPU kernels allocate inside of one operation, by rule: convolutions, and arithmetic of two formats."""
+"""What CPU kernels allocate inside of an operation: convolutions and products are measured, sums go by rule."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils._pytree import tree_leaves, tree_map_only
 
-_FORWARD = torch.ops.aten.convolution.default
-_BACKWARD = torch.ops.aten.convolution_backward.default
-_ARITHMETIC = {getattr(torch.ops.aten, name).Tensor for name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_")}
+from truestep.footprint.allocator import CpuAllocator
+
+_aten = torch.ops.aten
+_MEASURED = {getattr(_aten, name).default for name in ("convolution", "convolution_backward", "mm", "addmm", "bmm", "baddbmm")}
+_ARITHMETIC = {getattr(_aten, name).Tensor for name in ("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_")}
 
 
-def workspace_bytes(func: Any, args: Any, out: Any) -> int:
-    """The most that an operation holds beyond what it is given and returns; 0 off the CPU and where no rule is known.
+class Workspaces:
+    """The most that each operation holds beyond what it is given and returns, for fakes on the CPU; 0 for all others.
 
-    oneDNN reorders what it is given into blocks of channels, computes blocks, and reorders them back:
+    Into which blocks a convolution or a product of matrices reorders its tensors, and whether it unfolds them, is the choice of
+    the kernel that this machine's library takes for these very shapes, strides and formats. So the operation is run, alone, on
+    zeros like its fakes, once for each distinct description. An operation that is given another's opaque record, as the backward
+    of oneDNN's LSTM, cannot be run on zeros. Of cuDNN's workspaces, chosen by what memory is free, nothing is known.
 
-        forward   max(input + weight, output)
-        backward  max(output's gradient + weight, 2 * input's gradient, output's gradient + input) + 2 weights in float32
+    Sums, products and quotients convert an operand in another format than the result's as a whole: a bfloat16 gradient that is
+    added to its float32 sum, say.
 
-    Channels that fill no block take more. Float16 without oneDNN unfolds each input into columns, as many as the kernel has
-    places. No rule is known for cuDNN, which chooses a workspace by what is free. Sums, products and quotients convert an operand
-    in another format than the result's as a whole: a bfloat16 gradient that is added to its float32 sum, say.
-
-    >>> x, weight = torch.ones(1, 8, 4, 4), torch.ones(8, 8, 3, 3)
-    >>> workspace_bytes(_FORWARD, (x, weight), torch.nn.functional.conv2d(x, weight))
-    2816
+    >>> inside = Workspaces()
+    >>> x, y = torch.ones(8, dtype=torch.bfloat16), torch.ones(8)
+    >>> inside.bytes_of(_aten.add.Tensor, (x, y), x + y), inside.measured
+    (32, 0)
     """
-    if func in _ARITHMETIC and out.device.type == "cpu":
-        others = [arg for arg in args[:2] if isinstance(arg, Tensor) and arg.dim() and arg.dtype is not out.dtype]
-        return sum(arg.numel() * out.element_size() for arg in others)
-    if func is _FORWARD and args[0].device.type == "cpu":
-        x, weight = args[:2]
-        return _columns(out, weight) if _unfolds(x) else int(max(x.nbytes + weight.nbytes, out.nbytes))
-    if func is _BACKWARD and args[0].device.type == "cpu":
-        gradient, x, weight = args[:3]
-        if _unfolds(x):
-            return _columns(gradient, weight)
-        stages = [gradient.nbytes + x.nbytes]
-        if out[0] is not None:
-            stages += [gradient.nbytes + weight.nbytes, 2 * out[0].nbytes]
-        return int(max(stages)) + 2 * 4 * int(weight.numel())
-    return 0
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    @property
+    def measured(self) -> int:
+        """How many distinct operations were run."""
+        return len(self._known)
+
+    def bytes_of(self, func: Any, args: Any, out: Any) -> int:
+        """Of one operation that gave `out`."""
+        if func in _ARITHMETIC and out.device.type == "cpu":
+            others = [arg for arg in args[:2] if isinstance(arg, Tensor) and arg.dim() and arg.dtype is not out.dtype]
+            return sum(arg.numel() * out.element_size() for arg in others)
+        if func not in _MEASURED or args[0].device.type != "cpu":
+            return 0
+        described = repr((func, tree_map_only(Tensor, _description, args)))
+        if described not in self._known:
+            self._known[described] = _alone(func, args)
+        return self._known[described]
 
 
-def _unfolds(x: Tensor) -> bool:
-    return x.dtype is torch.float16 and not torch.ops.mkldnn._is_mkldnn_fp16_supported()
+def _description(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
-def _columns(out: Tensor, weight: Tensor) -> int:
-    """Examples x (input channels x places of the kernel) x places of the output."""
-    places = math.prod(out.shape[2:])
-    return int(out.shape[0] * math.prod(weight.shape[1:]) * places * weight.element_size())
+def _alone(func: Any, args: Any) -> int:
+    """What the allocator counts at the highest point of one run, beyond what the operation is given and returns."""
+    with unset_fake_temporarily(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+        given = tree_map_only(Tensor, _zeros, args)
+        with CpuAllocator() as allocator:
+            allocator.turn("forward")
+            out = func(*given)
+        storages = [leaf.untyped_storage() for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+        returned = {storage._cdata: int(storage.nbytes()) for storage in storages}
+    return max(0, allocator.phases.get("forward", 0) - sum(returned.values()))
+
+
+def _zeros(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).zero_()
