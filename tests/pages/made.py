@@ -55,7 +55,7 @@ def protocol(**changes: Any) -> Protocol:
         "quality": "accuracy",
         "direction": "higher",
         "target": TARGET,
-        "target_from": "declared by the user",
+        "target_from": "the user",
         "evaluate_every": 1280,
         "evaluation": "float32, on the validation split",
         "budget_attempts": 600,

@@ -167,6 +167,29 @@ def test_the_baseline_comes_first_and_emulated_rows_say_so(page: Page) -> None:
     ]
 
 
+@pytest.mark.parametrize("status", ["diverged", "stalled", "out of memory", "timed out", "crashed", "error", "budget"])
+def test_a_candidate_that_never_arrived_says_so_first_in_verdict_table_and_runs(small: Path, status: str) -> None:
+    records = [
+        record | ({"status": status, "to_target": None, "detail": "why it ended"} if record["candidate"] != "fp32" else {})
+        for record in made.records_of(small)
+    ]
+    made.write_records(small, records)
+    page = parsed(write(small))
+    lost = sum(record["candidate"] != "fp32" for record in records)
+    named = {"error": "ended by an error", "budget": "out of budget"}.get(status, status)
+    verdict = page.one("section", id="verdicts").text
+    assert f"Never reached the target: {lost} {named}." in verdict
+    budget = page.json("summary-json")["candidates"][1]["estimates"]["examples"]["tau"]
+    assert "with restarts it would never be there." in verdict
+    assert f"Each is charged {budget:,.0f} examples" in verdict or "Each is charged 12.0" in verdict
+    results = page.one("section", id="results").text
+    assert f"{lost} {status}" in results
+    assert "restarts: never" in results
+    ended = [element.text for element in page.all("p", **{"class": "failed"})]
+    assert len(ended) == lost
+    assert all("before it reached the target." in words for words in ended)
+
+
 def test_no_p_value_stands_beside_emulated_seconds(page: Page) -> None:
     cells = page.all("td", **{"data-label": "speedup in seconds"})
     assert ["p withheld" in cell.text for cell in cells] == [False, False, True, True]
@@ -335,6 +358,15 @@ def test_any_way_to_end_is_said_in_words_with_its_detail(small: Path, status: st
 
 
 # length
+
+
+def test_short_series_have_a_median_at_each_attempt_and_no_gap_between(tmp_path: Path) -> None:
+    out = made.comparison(tmp_path, attempts=30, candidates=("fp32", "bf16"), seeds=(0, 1, 2))
+    page = parsed(write(out))
+    medians = [trace["y"] for trace in page.json("plot-loss-1")["data"] if trace["mode"] == "lines+markers"]
+    assert medians
+    assert all(len(line) == 30 and None not in line for line in medians)
+    assert "Median loss in 12 of the 30 stretches" in page.one("figure", id="loss").text
 
 
 def test_long_series_are_thinned_and_the_page_says_so(tmp_path: Path) -> None:

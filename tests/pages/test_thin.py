@@ -52,7 +52,6 @@ def test_medians_are_those_of_each_stretch(series: np.ndarray, stretches: int) -
     edges = np.linspace(0, len(series), stretches + 1)
     found = medians(positions, series, edges)
     for k in range(stretches):
-        last = k == stretches - 1
-        inside = (positions >= edges[k]) & ((positions <= edges[k + 1]) if last else (positions < edges[k + 1]))
+        inside = (positions <= edges[k + 1]) & ((positions >= edges[k]) if k == 0 else (positions > edges[k]))
         own = series[inside & np.isfinite(series)]
         assert np.isnan(found[k]) if not len(own) else found[k] == np.median(own)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from truestep.pages.comparison.reading import Comparison
 from truestep.pages.look.candidates import Look
-from truestep.pages.words import counted, listing
+from truestep.pages.words import count, counted, listing, seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +50,42 @@ def verdicts(comparison: Comparison) -> tuple[Verdict, ...]:
     for one in comparison.summary["candidates"]:
         if one["against"] is None:
             continue
-        first, *rest = (part[:1].upper() + part[1:] for part in one["against"]["text"].split("; "))
+        said = (f"{part[:1].upper()}{part[1:]}." for part in one["against"]["text"].split("; "))
+        first, *rest = (*missed(one), *said) if not one["reached"] else (*said, *missed(one))
         found.append(
             Verdict(
                 candidate=one["candidate"],
                 look=comparison.drawn[one["candidate"]],
                 tags=tags(one),
-                text=f"{first}.",
-                sentences=tuple(f"{part}." for part in rest),
+                text=first,
+                sentences=tuple(rest),
             )
         )
     return tuple(found)
+
+
+def missed(one: Mapping[str, Any]) -> tuple[str, ...]:
+    """How the runs ended that did not reach the target, and what each is charged; nothing where all did.
+
+    >>> estimates = {"seconds": {"tau": 4.4, "ert": None}}
+    >>> standing = {"runs": 2, "reached": 0, "statuses": {"crashed": 2}, "emulated": False, "estimates": estimates}
+    >>> [" ".join(sentence.split()) for sentence in missed(standing)]
+    ['Never reached the target: 2 crashed.', 'Each is charged 4.40 s; with restarts it would never be there.']
+    """
+    lost = one["runs"] - one["reached"]
+    if not lost:
+        return ()
+    ends = listing([f"{runs} {_ENDED.get(status, status)}" for status, runs in one["statuses"].items() if status != "reached"])
+    which = f"{lost} of {counted(one['runs'], 'run')} did not reach the target" if one["reached"] else "Never reached the target"
+    estimate = one["estimates"]["examples" if one["emulated"] else "seconds"]
+    if estimate is None:
+        return (f"{which}: {ends}.",)
+    words = (lambda value: f"{count(round(value))} examples") if one["emulated"] else seconds
+    restarts = "it would never be there" if estimate["ert"] is None else f"one is there after {words(estimate['ert'])}"
+    return (f"{which}: {ends}.", f"Each is charged {words(estimate['tau'])}; with restarts {restarts}.")
+
+
+_ENDED = {"budget": "out of budget", "error": "ended by an error"}
 
 
 def conditions(comparison: Comparison) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ def _plot(
     return plot(
         traces,
         x=x,
-        height=70 + 36 * len(rows),
+        height=70 + len(rows) * max(36, 16 * len(present)),
         xaxis=logarithmic(min(ends), max(ends), unit=TIMES),
         yaxis={
             "tickvals": [*range(len(rows))],

@@ -19,7 +19,7 @@ from truestep.pages.words import count, counted, significant
 POINTS = 12_000
 """How many points all light lines of a figure have together, besides the marks; some 250 kB of the page."""
 STRETCHES = 100
-"""Into how many equal stretches of examples the strong line's medians divide the longest run."""
+"""Into how many equal stretches of examples the strong line's medians divide the longest run: never more than its attempts."""
 HEIGHT, STRIP = 250, 26
 """Pixels of a panel, and of the strip below it that marks skips."""
 
@@ -90,7 +90,8 @@ def trend(quantity: Quantity, runs: Sequence[Attempts], drawn: Drawn) -> Figure:
 def _shared(quantity: Quantity, runs: Sequence[Attempts], drawn: Drawn, values: Column) -> _Trend:
     own = {name: [run for run in runs if run.candidate == name] for name in drawn}
     own = {name: found for name, found in own.items() if found}
-    edges = np.linspace(0.0, max(run.examples[-1] for run in runs), STRETCHES + 1)
+    longest = max(runs, key=lambda run: float(run.examples[-1]))
+    edges = np.linspace(0.0, longest.examples[-1], min(STRETCHES, len(longest)) + 1)
     low, high = float(values.min()), float(values.max())
     air = 0.06 * (high - low or abs(high) or 1.0)
     return _Trend(
@@ -203,9 +204,9 @@ def _table(shared: _Trend) -> Table:
     edges = shared.edges
     rows = [
         (f"{count(round(edges[k]))} to {count(round(edges[k + 1]))}", [_cell(mid[k]) for mid in shared.middles.values()])
-        for k in sorted({round(k) for k in np.linspace(0, STRETCHES - 1, 12)})
+        for k in sorted({round(k) for k in np.linspace(0, len(edges) - 2, 12)})
     ]
-    caption = f"Median {shared.quantity.noun} in 12 of the {STRETCHES} stretches"
+    caption = f"Median {shared.quantity.noun} in {len(rows)} of the {len(edges) - 1} stretches"
     return Table.of(caption, ["examples seen", *shared.middles], rows)
 
 

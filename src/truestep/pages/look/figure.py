@@ -99,7 +99,7 @@ def logarithmic(low: float, high: float, *, unit: str = "") -> dict[str, Any]:
         "type": "log",
         "range": [bottom, top],
         "tickvals": ticks,
-        "ticktext": [f"{tick:g}{unit}" if 1e-4 < tick < 1e6 else f"{significant(tick)}{unit}" for tick in ticks],
+        "ticktext": [f"{tick:g}{unit}" if 1e-4 <= tick < 1e6 else f"{significant(tick)}{unit}" for tick in ticks],
     }
 
 

@@ -45,7 +45,7 @@ def changes(values: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 def medians(positions: NDArray[np.float64], values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The median of the finite values in each stretch [edge, next edge), the last one closed; NaN where there is none.
+    """The median of the finite values in each stretch (edge, next edge], the first one closed; NaN where there is none.
 
     >>> medians(np.array([0.0, 1, 2, 3]), np.array([5.0, 7, np.inf, 2]), np.array([0.0, 2, 3]))
     array([6., 2.])
@@ -53,7 +53,7 @@ def medians(positions: NDArray[np.float64], values: NDArray[np.float64], edges: 
     array([ 5., nan])
     """
     finite = np.isfinite(values)
-    stretch = np.clip(np.searchsorted(edges, positions[finite], side="right") - 1, 0, len(edges) - 2)
+    stretch = np.clip(np.searchsorted(edges, positions[finite], side="left") - 1, 0, len(edges) - 2)
     inside = values[finite]
     present = set(np.unique(stretch).tolist())
     return np.array([np.median(inside[stretch == k]) if k in present else np.nan for k in range(len(edges) - 1)])
