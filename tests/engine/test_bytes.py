@@ -22,6 +22,12 @@ def bytes_of() -> ModuleType:
     return module
 
 
+@pytest.fixture(scope="module")
+def autocast(bytes_of: ModuleType) -> dict[str, float]:
+    """What every other row is told from."""
+    return bytes_of.row_of("bf16", 1)
+
+
 # AdamW. Held: weights, masters, two moments; told from autocast's 12, beside which torch keeps a workspace for bfloat16 products.
 # Gradients: in the weights' format with one microbatch, in float32 with several.
 WANTED = {
@@ -33,8 +39,10 @@ WANTED = {
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 @pytest.mark.parametrize(("policy", "microbatches"), WANTED)
-def test_bytes_a_parameter_are_those_of_lesson_c6(bytes_of: ModuleType, policy: str, microbatches: int) -> None:
-    autocast, found = bytes_of.row_of("bf16", 1), bytes_of.row_of(policy, microbatches)
+def test_bytes_a_parameter_are_those_of_lesson_c6(
+    bytes_of: ModuleType, autocast: dict[str, float], policy: str, microbatches: int
+) -> None:
+    found = bytes_of.row_of(policy, microbatches)
     held, gradients = WANTED[policy, microbatches]
     # The smallest thing that could be there unseen is 2 bytes a parameter.
     assert abs(found["held"] - autocast["held"] - (held - 12)) < 0.5
