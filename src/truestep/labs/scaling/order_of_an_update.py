@@ -1,0 +1,305 @@
+"""All 720 orders of six operations, run: eleven are right, and what the others do."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable
+
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+import truestep
+from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
+from truestep.labs.lab import After, Lab
+from truestep.labs.scaling.clip_order import ROUNDINGS, TORCH_ADDS, linear, loss
+from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
+
+Order = tuple[str, ...]
+Left = tuple[float, ...]
+OPERATIONS: Order = ("unscale", "check", "clip", "step", "scale", "schedule")
+RULES = {
+    ("unscale", "clip"): ("the limit is read in scaled units", (1.2 / 1024 + 0.6 / 2048, 1.6 / 1024 + 0.8 / 2048, 2048.0, 0.25)),
+    ("unscale", "scale"): ("divided by the next scale: half the gradient", (1.2 + 0.075, 1.6 + 0.1, 2048.0, 0.25)),
+    ("check", "step"): ("stepped by the verdict of the window before", (math.inf, math.inf, 2048.0, 0.25)),
+    ("check", "scale"): ("the scale follows the verdict of the window before", (1.2 + 0.15, 1.6 + 0.2, 8192.0, 0.25)),
+    ("clip", "step"): ("the optimizer has stepped: nothing is clipped", (3 + 0.15, 4 + 0.2, 2048.0, 0.25)),
+    ("step", "schedule"): ("each step has the next one's learning rate", (0.6 + 0.075, 0.8 + 0.1, 2048.0, 0.25)),
+}
+"""What has to come before what; what breaking it alone does; and what is left, by arithmetic: two weights, scale and rate."""
+WINDOWS = ((3.0, 4.0), (0.3, 0.4), (1e36, 1e36))
+"""Gradients: longer than the limit, shorter, and one that overflows once it is scaled."""
+LIMIT, SCALE = 2.0, 1024.0
+RIGHT: Left = (1.2 + 0.5 * 0.3, 1.6 + 0.5 * 0.4, SCALE * 2 * 2 / 2, 0.25)
+WITHIN = 4 * (ROUNDINGS + TORCH_ADDS)
+LEFT = "720 orders, by what they leave after three windows"
+TORCHS = "24 orders with torch.amp.GradScaler, one window"
+ZEROED = ("before the forward", "between forward and backward", "after the backward", "after the step", "never")
+
+
+def shows() -> Shown:
+    """Every order by hand, beside the engine's one."""
+    found = {order: by_hand(order) for order in itertools.permutations(OPERATIONS)}
+    engine = by_the_engine()
+    checks = (
+        Check(
+            what="the engine: two distances moved, scale, rate",
+            expected=RIGHT,
+            measured=engine,
+            within=WITHIN,
+            because="[1.2, 1.6] at rate 1, half of [0.3, 0.4] at rate 1/2, a skip; 1024 x 2 x 2 / 2; two ticks. "
+            "Six roundings, and torch's 1e-6",
+        ),
+        Check(
+            what="orders of 720 that leave what the engine leaves",
+            expected=sum(not broken(order) for order in found),
+            measured=sum(alike(left, engine) for left in found.values()),
+            because="those that keep all six rules; order is free elsewhere",
+        ),
+        Check(
+            what="orders that keep the rules and leave something else, or the other way round",
+            expected=0,
+            measured=sum(bool(broken(order)) == alike(left, engine) for order, left in found.items()),
+            because="no rule can be spared, and none is missing",
+        ),
+    )
+    torchs = {order: by_torch(order) for order in itertools.permutations(("unscale_", "clip", "step", "update"))}
+    tables = (_outcomes(found), Table(title=TORCHS, columns=("order", "what it did"), rows=_rows(torchs)))
+    return Shown(
+        checks=checks, wrong=tuple(_wrong(rule, found) for rule in RULES), edges=(_silent(torchs), _zero()), tables=tables
+    )
+
+
+def by_hand(order: Order) -> Left:
+    """Three windows by a loop with its operations in that order: what the weights moved, the scale and the rate."""
+    weight, scale, rate, finite = torch.zeros(2, requires_grad=True), SCALE, 1.0, True
+    for gradient in WINDOWS:
+        weight.grad = None
+        torch.autograd.backward((weight * torch.tensor(gradient)).sum() * scale)
+        assert weight.grad is not None
+        for operation in order:
+            if operation == "unscale":
+                weight.grad.div_(scale)
+            elif operation == "check":
+                finite = bool(weight.grad.isfinite().all())
+            elif operation == "clip":
+                clip_grad_norm_([weight], LIMIT)
+            elif operation == "step" and finite:
+                weight.data.sub_(weight.grad, alpha=rate)
+            elif operation == "scale":
+                scale = scale * 2 if finite else scale / 2
+            elif operation == "schedule" and finite:
+                rate /= 2
+    return _left(weight, scale, rate)
+
+
+def by_the_engine() -> Left:
+    """The same three windows by one Update."""
+    model, _ = linear((0.0, 0.0))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    update: truestep.Update[torch.Tensor] = truestep.Update(
+        model,
+        optimizer,
+        loss=loss,
+        scale=truestep.LossScale.dynamic(init=SCALE, interval=1),
+        clip=truestep.ClipNorm(LIMIT),
+        scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda tick: 0.5**tick),
+    )
+    for gradient in WINDOWS:
+        update([torch.tensor([gradient])])
+    return _left(model.weight[0], update.scale.value, optimizer.param_groups[0]["lr"])
+
+
+def _left(weight: torch.Tensor, scale: float, rate: float) -> Left:
+    """What is left; a weight that is no number any more counts as infinitely far."""
+    moved = [-each if math.isfinite(each) else math.inf for each in weight.tolist()]
+    return (*moved, scale, rate)
+
+
+def broken(order: Order) -> list[tuple[str, str]]:
+    """The rules that an order breaks."""
+    return [rule for rule in RULES if order.index(rule[0]) > order.index(rule[1])]
+
+
+def alike(one: Left, other: Left) -> bool:
+    """Whether two ends are the same but for roundings."""
+    return all(a == b or abs(a - b) <= WITHIN for a, b in zip(one, other, strict=True))
+
+
+def by_torch(order: Order) -> str:
+    """One window with a GradScaler whose calls stand in that order: how far the first weight moved, or what torch said."""
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=SCALE, growth_interval=1)
+    torch.autograd.backward(scaler.scale((weight * torch.tensor(WINDOWS[0])).sum()))
+    update: Callable[[], object] = scaler.update
+    calls: dict[str, Callable[[], object]] = {
+        "unscale_": lambda: scaler.unscale_(optimizer),
+        "clip": lambda: clip_grad_norm_([weight], LIMIT),
+        "step": lambda: scaler.step(optimizer),
+        "update": update,
+    }
+    try:
+        for each in order:
+            calls[each]()
+    except (RuntimeError, AssertionError) as error:
+        return f"raises {type(error).__name__}"
+    return f"moved {-weight[0].item():.4g}"
+
+
+def _wrong(rule: tuple[str, str], found: dict[Order, Left]) -> Wrong:
+    first, second = rule
+    words, expected = RULES[rule]
+    orders = [order for order in found if broken(order) == [rule]]
+    check = Check(
+        what=f"{second} before {first}: two distances moved, scale, rate",
+        expected=expected,
+        measured=found[orders[0]],
+        within=WITHIN * min(1.0, expected[0]),
+        because=f"where [{RIGHT[0]:g}, {RIGHT[1]:g}], {RIGHT[2]:g}, {RIGHT[3]:g} is right; in the order {', '.join(orders[0])}",
+    )
+    return Wrong(how=f"{second} before {first}", check=check, damage=words)
+
+
+def _outcomes(found: dict[Order, Left]) -> Table:
+    groups: dict[Left, list[Order]] = defaultdict(list)
+    for order, left in found.items():
+        groups[tuple(float(f"{each:.4g}") for each in left)].append(order)
+    ranked = sorted(groups.items(), key=lambda group: (bool(broken(group[1][0])), -len(group[1])))
+    rows = tuple((", ".join(_nearest(orders)), len(orders), left[0], left[2], left[3]) for left, orders in ranked)
+    return Table(title=LEFT, columns=("an order that breaks fewest rules", "orders", "moved", "scale", "rate"), rows=rows)
+
+
+def _nearest(orders: list[Order]) -> Order:
+    """The order that breaks fewest rules."""
+    return min(orders, key=lambda order: len(broken(order)))
+
+
+def _rows(torchs: dict[Order, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((", ".join(order), words) for order, words in torchs.items())
+
+
+def _silent(torchs: dict[Order, str]) -> Edge:
+    kinds = [_kind(words) for words in torchs.values()]
+    refused = sum(map(_is_refused, torchs))
+    return Edge(
+        where="torch's GradScaler refuses some orders, and runs others without a word",
+        check=Check(
+            what="orders of 24 that are refused, right, silently wrong",
+            expected=(refused, 1, len(torchs) - 1 - refused),
+            measured=tuple(kinds.count(kind) for kind in ("refused", "right", "wrong")),
+            because="it refuses update before any check, and unscale_ between step and update; of the rest only unscale_, clip, "
+            "step, update is right",
+        ),
+    )
+
+
+def _is_refused(order: Order) -> bool:
+    """By torch's documentation: update wants a check before it, which unscale_ or step make; unscale_ may not follow step."""
+    unscale, step, update = map(order.index, ("unscale_", "step", "update"))
+    return update < min(unscale, step) or step < unscale < update
+
+
+def _kind(words: str) -> str:
+    return "refused" if words.startswith("raises") else "right" if words == "moved 1.2" else "wrong"
+
+
+def zeroed(place: str) -> float:
+    """How far a weight moves in two windows of gradients 1 and 10, zeroed at that place."""
+    weight = torch.nn.Parameter(torch.zeros(()))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    for gradient in (1.0, 10.0):
+        for stage in ("before the forward", "forward", "between forward and backward", "backward", "after the backward", "step"):
+            if stage == place:
+                optimizer.zero_grad()
+            elif stage == "forward":
+                output = weight * gradient
+            elif stage == "backward":
+                torch.autograd.backward(output)
+            elif stage == "step":
+                optimizer.step()
+        if place == "after the step":
+            optimizer.zero_grad()
+    return 0.0 - weight.item()
+
+
+def _zero() -> Edge:
+    return Edge(
+        where="zero_grad is said to come first: anywhere outside of the stretch from backward to step will do",
+        check=Check(
+            what=f"moved by gradients 1 and 10, zeroed {', '.join(ZEROED)}",
+            expected=(11.0, 11.0, 0.0, 11.0, 1.0 + 11.0),
+            measured=tuple(map(zeroed, ZEROED)),
+            because="1 + 10; after the backward nothing is left to step by; never, the second step has 1 + 10",
+        ),
+    )
+
+
+LAB = Lab(
+    name="order-of-an-update",
+    facts=("A6",),
+    topic="scaling",
+    title="The order of one update",
+    claim="One effective update: zero, (autocast forward, scaled backward) for each microbatch, unscale once, check that all is "
+    "finite, clip in original units, step or skip, update the scale, tick the scheduler on its declared clock.",
+    source="torch's notes on automatic mixed precision, 'Working with Unscaled Gradients'",
+    condition="of the order only six pairs matter: unscale before clip and before the scale's update, check before step and "
+    "before the scale's update, clip before step, step before scheduler. "
+    "(Clipping by norm, a scale of 1 or more, a clock of completed windows.)",
+    shows=shows,
+    after=(After(lab="clip-order", why="it shows one of the six pairs closely"),),
+    asks=(
+        Number(
+            key="how-many",
+            prompt="Unscale, check, clip, step, scale update, scheduler: 720 orders. How many give the right update?",
+            answer=lambda shown: shown.measured("orders of 720 that leave what the engine leaves"),
+            within=0.0,
+            why="The check may stand before or after unscaling and clipping by norm, and the scale's update anywhere after both.",
+            tempting=(
+                Tempting(value=lambda _: 1.0, why="The one in the notes is right. Ten others do the same."),
+                Tempting(value=lambda _: 720.0, why="If nothing depended on order. Six pairs do."),
+            ),
+        ),
+        Choice(
+            key="late-check",
+            prompt="The finite check stands after the step. The third window overflows. What is left of the weights?",
+            answer=lambda shown: math.isinf(shown.measured("step before check: two distances moved, scale, rate")[0]),
+            options=(
+                Option(text="nothing: they are no numbers", value=True, why="The step went by the second window's verdict."),
+                Option(
+                    text="they are as after the second window",
+                    value=False,
+                    why="Tempting, since the check does find the overflow. It finds it after the weights were written.",
+                ),
+            ),
+        ),
+        Choice(
+            key="clip-late",
+            prompt="With GradScaler you write unscale_, step, clip, update. What does torch do?",
+            answer=lambda shown: dict(shown.table(TORCHS).rows)["unscale_, step, clip, update"],
+            options=(
+                Option(text="steps by the unclipped gradient, 3", value="moved 3", why="clip runs on gradients already used."),
+                Option(text="steps by the clipped gradient, 1.2", value="moved 1.2", why="Tempting: all four calls are there."),
+                Option(
+                    text="raises an error",
+                    value="raises RuntimeError",
+                    why="Tempting: it refuses unscale_ between step and update. About a clip it knows nothing.",
+                ),
+            ),
+            eliminate=True,
+        ),
+        Open(
+            key="take-away",
+            prompt="Take one step of the recipe away: for each of unscale, check and scale update, what was it for?",
+            rubric=(
+                "unscale: the optimizer and the clip need original units",
+                "check: without it an infinity reaches the weights",
+                "scale update: without it an overflow repeats, and the scale never grows back",
+            ),
+            strong="Without unscale SGD steps too far by the scale and a clip cuts nearly all. Without check the first overflow "
+            "ends the run. Without the update a scale that is too large skips every window from then on.",
+            weak="They make mixed precision work.",
+        ),
+    ),
+)
