@@ -7,9 +7,10 @@ from torch import nn
 from tests.verification.cases.loops import Loop, network, pairs, squares
 from tests.verification.cases.orders import ORDERS
 from tests.verification.cases.weights import WEIGHTS
+from tests.verification.cases.wholes import RAISING, WHOLES, penalty_on_a_scaled_gradient
 from truestep.verification.verify import verify
 
-CASES = [pytest.param(case, id=case.__name__) for case in ORDERS + WEIGHTS]
+CASES = [pytest.param(case, id=case.__name__) for case in ORDERS + WEIGHTS + WHOLES]
 
 
 def verification(case):
@@ -70,3 +71,25 @@ def test_a_contrastive_loss_is_named():
     assert not result.passed
     assert result.reading is None, result
     assert (result.coupling.module, result.coupling.kind) == (None, "loss")
+
+
+@pytest.mark.parametrize("make", RAISING, ids=[case.__name__ for case in RAISING])
+def test_what_a_loop_raises_comes_through_and_its_state_is_as_before(make):
+    case = make(True)
+    before = [parameter.detach().clone() for parameter in case.loop.model.parameters()]
+    with pytest.raises((RuntimeError, ValueError)) as raised:
+        verification(case)
+    assert case.kind in str(raised.value)
+    assert all(map(torch.equal, case.loop.model.parameters(), before))
+    assert not any(parameter._backward_hooks for parameter in case.loop.model.parameters())
+    assert verification(make(False)).passed
+
+
+def test_a_penalty_on_a_scaled_gradient_is_beyond_and_no_order_or_weight_is_blamed():
+    """Its part of the gradient is of another size than that of the rest, and only whole losses can be told apart."""
+    result = verification(penalty_on_a_scaled_gradient(True))
+    assert not result.passed
+    assert result.reading is None, result
+    assert result.coupling is None, result
+    assert "is no combination of the microbatches" in result.remainder
+    assert verification(penalty_on_a_scaled_gradient(False)).passed

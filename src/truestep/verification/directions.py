@@ -11,14 +11,17 @@ from truestep.verification.setting import Account, Setting
 
 
 def directions(s: Setting, every: Iterable[Account]) -> Iterator[Account]:
-    """Those of `every` mistake that leave another direction than the right one, at the length that arrived."""
-    g, expected = s.gradients, g_norm(s)
-    if g.arrived == 0 or expected == 0:
+    """Those of `every` mistake that leave another direction than the right one, at the length that arrived: a shorter one.
+
+    Of some of the parameters alone only where a clip has left its mark: few numbers have any direction.
+    """
+    g, expected = s.gradients, s.gradients.norm(s.expected)
+    if g.arrived == 0 or expected == 0 or (s.cut is None and g is not s.whole):
         return
     right = g.filled(s.expected) * (g.arrived / expected)
     for account in every:
         length = g.norm(account.coefficients)
-        if length == 0 or (s.cut is not None and length < g.arrived * (1 - SAME)):  # a clip lengthens nothing
+        if length == 0 or length < g.arrived * (1 - SAME):
             continue
         turned = g.filled(account.coefficients) * (g.arrived / length)
         if g.norm(turned - right) > 2 * g.noise:
@@ -29,11 +32,6 @@ def directions(s: Setting, every: Iterable[Account]) -> Iterator[Account]:
                 sentence=f"{account.sentence}{_then(s, g.arrived / length)}",
                 fix=f"{account.fix}{'' if s.cut is None else '; and ' + _clip(s)}",
             )
-
-
-def g_norm(s: Setting) -> float:
-    """The norm of what should have arrived, of the parameters that are looked at."""
-    return s.gradients.norm(s.expected)
 
 
 def _then(s: Setting, factor: float) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truestep.pages.words import significant
+from truestep.pages.words import listing, significant
+from truestep.verification.coefficients import Vector
 from truestep.verification.setting import Account, Setting, numbers
 
 CERTAIN = 4.0
@@ -92,6 +93,7 @@ def _one_by_one(s: Setting) -> Iterator[Account]:
             fix="scaler.update() once an attempt, after the step",
             rule="scale-handled-inside-window",
         )
+    yield from _not_reduced(s, ratios)
     if (np.abs(coefficients - s.expected) > CERTAIN * spread).any():
         yield Account(
             kind="uneven-weights",
@@ -101,6 +103,25 @@ def _one_by_one(s: Setting) -> Iterator[Account]:
             fix="one backward a microbatch, with the weight w_k / W, and one division by the scale for the whole window",
             rule="unequal-weights",
         )
+
+
+def _not_reduced(s: Setting, ratios: Vector) -> Iterator[Account]:
+    """Some microbatches are not there, and as many others count for them: what a shard has of its own, and was not averaged."""
+    whole = [round(float(ratio)) for ratio in ratios]
+    most = max(whole)
+    missing = [k for k, each in enumerate(whole) if each == 0]
+    if most < 2 or not missing or not set(whole) <= {0, 1, most} or sum(whole) != s.count:
+        return
+    instead = [str(k + 1) for k, each in enumerate(whole) if each == most]
+    yield Account(
+        kind="not-reduced",
+        coefficients=s.shares * np.array(whole, dtype=np.float64),
+        factor=None,
+        sentence=f"the microbatches {listing([str(k + 1) for k in missing])} are not there, and {listing(instead)} count {most}"
+        " times instead: as where shards take their mean before the last microbatch, and each steps with its own rest",
+        fix="synchronise on the last microbatch of the window, and on no other: no_sync() around all but the last",
+        rule="ddp-no-sync",
+    )
 
 
 def _exponent(ratio: float) -> int | None:

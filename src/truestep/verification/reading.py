@@ -12,16 +12,20 @@ from torch import Tensor
 from truestep.engine.clip import ClipNorm, ClipValue
 from truestep.pages.words import counted, listing, significant
 from truestep.verification.accounts import accounts
+from truestep.verification.by_value import ValueCut, value_cut
 from truestep.verification.clipping import cut
 from truestep.verification.coefficients import Geometry, geometry
 from truestep.verification.cut import Length
 from truestep.verification.directions import directions
 from truestep.verification.evidence import Evidence
+from truestep.verification.leaks import faint
 from truestep.verification.measured import measured
 from truestep.verification.setting import Account, Setting
 
 NAMED = 3
 """Parameters that a sentence names."""
+ASIDE = 0.05
+"""A share that is no combination of the gradients, from which on only a mistake whose very numbers are there is named."""
 WITHOUT_CAUSE = frozenset({"factor", "uneven-weights", "other-count"})
 """Kinds that say what was measured: nothing to add to one that says what was done."""
 
@@ -52,6 +56,8 @@ class Observed:
     """Those of them that got zeros."""
     count: int
     """Of all parameters."""
+    value: ValueCut | None
+    """What elements were cut to, other than declared."""
 
 
 def read(evidence: Evidence) -> Reading | None:
@@ -84,13 +90,15 @@ def observed(evidence: Evidence) -> Observed | Reading | None:
         )
     if sum(evidence.weights) <= 0:
         return None
-    whole = _geometry(evidence)
+    value = value_cut(evidence.arrived, evidence.clipped_reference, clip=evidence.clip, scale=evidence.scale)
+    whole = _geometry(evidence, value)
     missing = _missing(whole, evidence)
     return Observed(
         setting=_setting(evidence, whole.over([name for name in whole.names if name not in missing])),
         missing=tuple(missing),
         zero=frozenset(name for name in missing if name in evidence.arrived),
         count=len(whole.names),
+        value=value,
     )
 
 
@@ -100,7 +108,19 @@ def concluded(seen: Observed, lengths: tuple[Length, ...] = ()) -> Reading | Non
     reading = _of(setting) if setting.whole.names else None
     if seen.missing:
         return _nothing_came(seen, reading)
-    return reading or _of_some(setting)
+    if seen.value is not None:
+        return _cut_by_value(seen.value, reading)
+    return reading or _of_some(setting) or _reading(list(faint(setting)))
+
+
+def _cut_by_value(value: ValueCut, rest: Reading | None) -> Reading | None:
+    """That elements were cut, and what those say that were not; where most were, that alone can be told."""
+    if rest is not None and not value.alone:
+        return replace(rest, sentence=f"{rest.sentence}; and {value.sentence}", also=(*rest.also, value.kind))
+    if not value.alone and 2 * value.elements < value.of:
+        return None
+    rule = None if value.scale is None else "clip-before-unscale"
+    return Reading(kind=value.kind, sentence=value.sentence, factor=None, fix=value.fix, rule=rule)
 
 
 def _finite(gradients: Mapping[str, Tensor]) -> bool:
@@ -109,20 +129,21 @@ def _finite(gradients: Mapping[str, Tensor]) -> bool:
 
 def remainder(evidence: Evidence) -> str:
     """How much of what arrived is no combination of the microbatches' gradients, in words."""
-    found = _geometry(evidence).nearest
+    found = _geometry(evidence, None).nearest
     size = f"{significant(100 * found.residual)} % of what arrived is no combination of the microbatches' own gradients"
     explained = f"rounding explains up to {significant(100 * found.rounding)} %"
     apart = "" if found.told_apart else "; some of them are too much alike to be told apart"
     return f"{size}; {explained}{apart}"
 
 
-def _geometry(evidence: Evidence) -> Geometry:
+def _geometry(evidence: Evidence, value: ValueCut | None) -> Geometry:
+    declared = evidence.clip.limit if isinstance(evidence.clip, ClipValue) else None
     return geometry(
         evidence.arrived,
         evidence.parts,
         unit=evidence.compute_unit,
         before=evidence.before,
-        limit=evidence.clip.limit if isinstance(evidence.clip, ClipValue) else None,
+        limit=declared if value is None else value.limit,
     )
 
 
@@ -144,13 +165,16 @@ def _of(setting: Setting) -> Reading | None:
         return None
     thought, seen = list(accounts(setting)), list(measured(setting))
     causes = [account for account in seen if account.kind not in WITHOUT_CAUSE]
-    rest = [account for account in seen if account.kind in WITHOUT_CAUSE]
-    every = [*thought, *causes, *cut(setting, sure=False), *directions(setting, thought), *rest]
+    every = [*thought, *causes, *cut(setting, sure=False)]
+    if g.nearest.explained or g.nearest.residual < ASIDE:  # else something is there that no weight of a microbatch makes
+        every += [*directions(setting, thought), *(account for account in seen if account.kind in WITHOUT_CAUSE)]
     fitting = [account for account in every if g.fits(account.coefficients)]
-    return None if not fitting else _reading(fitting)
+    return _reading(fitting)
 
 
-def _reading(fitting: Sequence[Account]) -> Reading:
+def _reading(fitting: Sequence[Account]) -> Reading | None:
+    if not fitting:
+        return None
     first = fitting[0]
     others = dict.fromkeys(account.kind for account in fitting[1:] if account.kind not in WITHOUT_CAUSE)
     return Reading(
