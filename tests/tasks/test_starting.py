@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from truestep.cli import main
 from truestep.cli.tasks import Command
 from truestep.errors import FileError, UsageError
 from truestep.run import Settings, train
@@ -23,19 +24,17 @@ def test_the_file_is_a_task_that_reaches_its_own_target(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["train", "compare"])
-def test_the_commands_that_it_names_take_it(tmp_path: Path, command: str) -> None:
+def test_the_commands_that_it_names_take_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
     task = write_starting_file(tmp_path / "spirals.py")
     assert f"truestep {command} spirals.py:Spirals" in (tmp_path / "spirals.py").read_text()
     words = ["--candidates", "fp32", "--seeds", "1"] if command == "compare" else []
-    ended = subprocess.run(
-        [sys.executable, "-m", "truestep", command, task, *words, "--budget-attempts", "12", "--json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout)
+    monkeypatch.chdir(tmp_path)
+    code = main([command, task, *words, "--budget-attempts", "12", "--json"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    assert json.loads(out)
 
 
 def test_its_bare_words_are_those_of_the_task_protocol_only(tmp_path: Path) -> None:
