@@ -14,21 +14,23 @@ import time
 
 import torch
 
-from truestep.run.building import device_of
+from truestep.run.beginning import beginning_of
 from truestep.run.isolation import seed_all
 from truestep.tasks import load
 from truestep.verification.comparing import Comparison
 from truestep.verification.reference import _doubled, _doubles, _gradients
 from truestep.verification.subject import Full, Subject
-from truestep.verification.subject_task import full_batches, subject_of_task
+from truestep.verification.subject_task import full_batches
+from truestep.verification.subject_update import subject_of_update
 
 
 def prepared(name: str, policy: str, attempts: int) -> tuple[Subject, list[Full]]:
     """A task's subject and its windows, made beforehand: reading data is no part of either side."""
     task = load(name)
-    seed_all(0, device_of("cpu"))
-    subject, setup = subject_of_task(task, policy=policy, microbatches=None, seed=0, device="cpu", scale=None, clip=None)
-    return subject, list(full_batches(task, setup, seed=0, attempts=attempts))
+    seed_all(0, torch.device("cpu"))
+    cpu = torch.device("cpu")
+    begun = beginning_of(task, policy, microbatches=None, seed=0, device=cpu, scale=None, allow_underflow=False)
+    return subject_of_update(begun.update, title=name), list(full_batches(task, begun, seed=0, attempts=attempts))
 
 
 def bare(subject: Subject, fulls: list[Full]) -> None:

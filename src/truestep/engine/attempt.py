@@ -85,7 +85,7 @@ class Attempt:
         Under a loss scale it waits for the device, once for each input.
         """
         self._demand_open()
-        _demand_scalar(loss)
+        demand_scalar(loss)
         return self._work.grad(loss, inputs)
 
     def _summands(self, loss: Any, weight: Any, share: float | None) -> list[Summand]:
@@ -100,7 +100,7 @@ class Attempt:
             summands = shares.summands(loss, weight_of(weight))
         for summand in summands:
             with Naming(summand.term):
-                _demand_scalar(summand.loss)
+                demand_scalar(summand.loss)
                 self._weight_check(summand)
         return summands
 
@@ -114,7 +114,7 @@ class Attempt:
             )
 
 
-def _demand_scalar(loss: object) -> None:
+def demand_scalar(loss: object) -> None:
     """LossError unless `loss` is a real scalar tensor with a graph."""
     if not isinstance(loss, Tensor):
         raise LossError(f"the loss is a {type(loss).__name__}", hint="return a tensor with one element")

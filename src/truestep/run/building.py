@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from truestep.engine.policy import Policy
 from truestep.engine.randomness import own_random_state
 from truestep.engine.update import Update
 from truestep.errors import UsageError
@@ -37,8 +38,11 @@ class Setup:
     initial_digest: str
 
 
-def build(task: Task, settings: Settings, *, seed: int, device: torch.device) -> Setup:
+def build(task: Task, settings: Settings, *, seed: int, device: torch.device, policy: Policy | None = None) -> Setup:
     """The setup of a run; the weights are drawn on the CPU, hence the same on every device.
+
+    Args:
+        policy: one that has no name in the settings' list, in place of theirs.
 
     Raises:
         UsageError: what was asked, or what the task gave, cannot be run. Anything else comes from the task's own code.
@@ -56,7 +60,7 @@ def build(task: Task, settings: Settings, *, seed: int, device: torch.device) ->
         lambda params: with_options(_optimizer(task, params), settings.optimizer),
         loss=task.loss,
         weight=task.weight,
-        policy=settings.policy,
+        policy=settings.policy if policy is None else policy,
         scale=settings.scale,
         allow_underflow=settings.allow_underflow,
         clip=settings.clip,
@@ -111,7 +115,7 @@ def device_of(asked: str | None) -> torch.device:
         device = torch.device(asked)
     except RuntimeError as error:  # torch knows no such word
         raise UsageError(f"no device is called {asked!r}", hint='write "cpu", "cuda" or "cuda:N"', asked=asked) from error
-    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()):
+    if device.type not in ("cpu", "cuda") or (device.index or 0) >= (torch.cuda.device_count() if device.type == "cuda" else 1):
         there = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
         raise UsageError(f"device {asked} is not there", hint=f"choose one of: {', '.join(there)}", asked=asked)
     return device

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,10 +12,13 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from truestep.engine.attempt import demand_scalar
 from truestep.engine.clip import Clip
 from truestep.engine.parameters import parameters_of
 from truestep.engine.terms import Loss, TermShares
 from truestep.engine.weights import LossIs, Weight, sum_of
+from truestep.errors import LossError
+from truestep.tasks.place import line_of
 
 
 class Full(NamedTuple):
@@ -91,7 +94,16 @@ class Subject:
         shares = TermShares(self.loss_is, None if self.loss_is == "share" else total)
         losses = []
         for microbatch, weight in parts:
-            loss = self.loss(self.model, microbatch)
+            loss = self._demanded(self.loss(self.model, microbatch))
             summands = shares.summands(loss, weight) if self.loss_is != "share" else shares.given(loss, 1.0)  # type: ignore[arg-type]  # shares have no terms
             losses += [summand.loss * summand.share for summand in summands]
         return torch.stack([loss.reshape(()) for loss in losses]).sum() if losses else torch.zeros(())
+
+    def _demanded(self, loss: Loss) -> Loss:
+        """`loss`; LossError, with the line where it is defined, for one that is no scalar of a graph."""
+        try:
+            for each in loss.values() if isinstance(loss, Mapping) else (loss,):
+                demand_scalar(each)
+        except LossError as error:
+            raise LossError(f"{line_of(self.loss)}: {error.summary}", hint=error.hint, **error.facts) from None
+        return loss

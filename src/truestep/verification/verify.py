@@ -17,13 +17,15 @@ from truestep.engine.update import Update
 from truestep.engine.weights import LossIs
 from truestep.engine.windows import demand_window
 from truestep.errors import UsageError
+from truestep.run.beginning import beginning_of
 from truestep.run.building import device_of
+from truestep.run.their import told_as_theirs
 from truestep.tasks import Task, load
 from truestep.verification.comparing import Comparison
 from truestep.verification.result import Verification
 from truestep.verification.subject import Full, Subject
 from truestep.verification.subject_join import Unequal, joined
-from truestep.verification.subject_task import full_batches, subject_of_task
+from truestep.verification.subject_task import full_batches
 from truestep.verification.subject_update import subject_of_step, subject_of_update
 
 M = TypeVar("M")
@@ -154,11 +156,14 @@ def _task(
         raise UsageError("a task has windows of its own", hint="leave windows out, or pass an Update with them")
     if attempts < 1:
         raise UsageError(f"{attempts} attempts compare nothing", hint="ask for at least 1", attempts=attempts)
-    with own_random_state(device_of(device)):
-        subject, setup = subject_of_task(
-            task, policy=policy, microbatches=microbatches, seed=seed, device=device, scale=scale, clip=clip
+    place = device_of(device)
+    none = scale is not None and scale.kind == "none"  # who asks for none means it
+    with told_as_theirs(task, policy, failed="while it was verified"), own_random_state(place):
+        begun = beginning_of(
+            task, policy, microbatches=microbatches, seed=seed, device=place, scale=scale, allow_underflow=none, clip=clip
         )
-        return _compared(subject, full_batches(task, setup, seed=seed, attempts=attempts))
+        subject = subject_of_update(begun.update, title=task.name)
+        return _compared(subject, full_batches(task, begun, seed=seed, attempts=attempts))
 
 
 def _fulls(windows: Any, join: Join | None) -> list[Full]:
