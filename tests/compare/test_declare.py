@@ -163,7 +163,7 @@ from truestep.tasks import Digits
 
 class Shown(torch.nn.Linear):
     def extra_repr(self):
-        return f"{object()} {torch.relu} {lambda: 1} {functools.partial(print, lambda: 2)}"
+        return f"{object()} {torch.relu} {(lambda: 1)} {functools.partial(print, sep=print)}"
 
 class Own(Digits):
     def model(self):

@@ -41,15 +41,15 @@ def runs_of(declare, ran):
 
 @pytest.mark.parametrize(
     ("direction", "slack", "median", "target"),
-    [("higher", 0.25, 0.75, 0.5), ("lower", 0.25, 0.25, 0.5), ("higher", 0.0, 0.75, 0.75), ("higher", None, 0.75, 0.7425)],
+    [("higher", 0.25, 0.625, 0.375), ("lower", 0.25, 0.25, 0.5), ("higher", 0.0, 0.625, 0.625), ("higher", None, 0.625, 0.61875)],
 )
 def test_the_target_is_the_median_of_the_best_qualities_and_easier_by_the_slack(runs_of, direction, slack, median, target):
-    protocol, records = runs_of([0.5, 0.25], [1.0, 0.125], [0.75, 0.375], direction=direction)
+    protocol, records = runs_of([0.5, 0.25], [1.0, 0.125], [0.625, 0.375], direction=direction)
     result = found(protocol, records, slack=slack)
     assert (
         list(result.best.items())
         == {
-            "higher": [("100", 0.5), ("101", 1.0), ("102", 0.75)],
+            "higher": [("100", 0.5), ("101", 1.0), ("102", 0.625)],
             "lower": [("100", 0.25), ("101", 0.125), ("102", 0.375)],
         }[direction]
     )
