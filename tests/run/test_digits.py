@@ -2,11 +2,12 @@
 
 import pytest
 
+from tests.profile import FULL
 from truestep.run import Settings, train
 from truestep.tasks import Digits
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(10 if FULL else 3))
 def test_float32_reaches_the_target_within_half_the_budget(seed: int) -> None:
     record = train(Digits(), Settings(device="cpu", threads=1), seed=seed)
     assert record.status == "reached"

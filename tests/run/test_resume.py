@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from tests.profile import product
 from truestep import LossScale, SkipAlarm
 from truestep.checkpoint import read_checkpoint
 from truestep.errors import CheckpointError, UsageError
@@ -115,12 +116,15 @@ def resumed_until_it_ends(
     raise AssertionError("it never ends")
 
 
-@pytest.mark.parametrize("workers", [None, 0, 2])
-@pytest.mark.parametrize("settings", [HALF, PLAIN], ids=["fp16", "fp32"])
-@pytest.mark.parametrize(("lives", "every"), [(3, 1), (3, 2), (5, 4), (7, None)])
+@pytest.mark.parametrize(
+    ("life", "settings", "workers"),
+    product([(3, 1), (3, 2), (5, 4), (7, None)], [HALF, PLAIN], [None, 0, 2], every=5),
+    ids=lambda value: value.policy if isinstance(value, Settings) else str(value),
+)
 def test_a_run_that_died_goes_on_bit_for_bit(
-    line_with: Any, tmp_path: Path, settings: Settings, workers: int | None, lives: int, every: int | None
+    line_with: Any, tmp_path: Path, life: tuple[int, int | None], settings: Settings, workers: int | None
 ) -> None:
+    lives, every = life
     undisturbed = train(noisy(line_with, workers=workers), settings, seed=3)
     if settings is HALF:
         assert undisturbed.counts.skipped > 1

@@ -19,6 +19,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import RandomSampler
 
 import truestep
+from tests.profile import product
 from truestep import Update
 from truestep.checkpoint import Checkpoints
 from truestep.errors import StateError, UsageError
@@ -294,13 +295,20 @@ def in_windows(update: Update[Tensor], data: Any, attempts: int, size: int, chec
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize(("loader", "clock"), [(shuffled, "epoch"), (shuffled, "completed"), (stateful, "completed")])
-@pytest.mark.parametrize(("size", "sizes"), [(2, [2, 1] * 3), (3, [3] * 6)])
-@pytest.mark.parametrize("stand", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("stand", "sizes", "source", "workers"),
+    product(
+        [1, 2, 3],
+        [[2, 1] * 3, [3] * 6],
+        [(shuffled, "epoch"), (shuffled, "completed"), (stateful, "completed")],
+        [0, 2],
+        every=5,
+    ),
+)
 def test_the_position_after_a_window_is_that_of_what_was_used(
-    loader: Callable[[int], Any], clock: str, size: int, sizes: list[int], stand: int, workers: int, tmp_path: Path
+    stand: int, sizes: list[int], source: tuple[Callable[[int], Any], str], workers: int, tmp_path: Path
 ) -> None:
+    (loader, clock), size = source, sizes[0]
     undisturbed = in_windows(noisy_update(clock), loader(workers), 6, size)
     assert [outcome[2] for outcome in undisturbed] == sizes
     if clock == "epoch":
