@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable
 
 import torch
 from torch.nn.utils import clip_grad_norm_
@@ -34,7 +33,6 @@ LIMIT, SCALE = 2.0, 1024.0
 RIGHT: Left = (1.2 + 0.5 * 0.3, 1.6 + 0.5 * 0.4, SCALE * 2 * 2 / 2, 0.25)
 WITHIN = 4 * (ROUNDINGS + TORCH_ADDS)
 LEFT = "720 orders, by what they leave after three windows"
-TORCHS = "24 orders with torch.amp.GradScaler, one window"
 ZEROED = ("before the forward", "between forward and backward", "after the backward", "after the step", "never")
 
 
@@ -64,11 +62,8 @@ def shows() -> Shown:
             because="no rule can be spared, and none is missing",
         ),
     )
-    torchs = {order: by_torch(order) for order in itertools.permutations(("unscale_", "clip", "step", "update"))}
-    tables = (_outcomes(found), Table(title=TORCHS, columns=("order", "what it did"), rows=_rows(torchs)))
-    return Shown(
-        checks=checks, wrong=tuple(_wrong(rule, found) for rule in RULES), edges=(_silent(torchs), _zero()), tables=tables
-    )
+    wrong = tuple(_wrong(rule, found) for rule in RULES)
+    return Shown(checks=checks, wrong=wrong, edges=(_zero(),), tables=(_outcomes(found),))
 
 
 def by_hand(order: Order) -> Left:
@@ -127,27 +122,6 @@ def alike(one: Left, other: Left) -> bool:
     return all(a == b or abs(a - b) <= WITHIN for a, b in zip(one, other, strict=True))
 
 
-def by_torch(order: Order) -> str:
-    """One window with a GradScaler whose calls stand in that order: how far the first weight moved, or what torch said."""
-    weight = torch.nn.Parameter(torch.zeros(2))
-    optimizer = torch.optim.SGD([weight], lr=1.0)
-    scaler = torch.amp.GradScaler("cpu", init_scale=SCALE, growth_interval=1)
-    torch.autograd.backward(scaler.scale((weight * torch.tensor(WINDOWS[0])).sum()))
-    update: Callable[[], object] = scaler.update
-    calls: dict[str, Callable[[], object]] = {
-        "unscale_": lambda: scaler.unscale_(optimizer),
-        "clip": lambda: clip_grad_norm_([weight], LIMIT),
-        "step": lambda: scaler.step(optimizer),
-        "update": update,
-    }
-    try:
-        for each in order:
-            calls[each]()
-    except (RuntimeError, AssertionError) as error:
-        return f"raises {type(error).__name__}"
-    return f"moved {-weight[0].item():.4g}"
-
-
 def _wrong(rule: tuple[str, str], found: dict[Order, Left]) -> Wrong:
     first, second = rule
     words, expected = RULES[rule]
@@ -174,35 +148,6 @@ def _outcomes(found: dict[Order, Left]) -> Table:
 def _nearest(orders: list[Order]) -> Order:
     """The order that breaks fewest rules."""
     return min(orders, key=lambda order: len(broken(order)))
-
-
-def _rows(torchs: dict[Order, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((", ".join(order), words) for order, words in torchs.items())
-
-
-def _silent(torchs: dict[Order, str]) -> Edge:
-    kinds = [_kind(words) for words in torchs.values()]
-    refused = sum(map(_is_refused, torchs))
-    return Edge(
-        where="torch's GradScaler refuses some orders, and runs others without a word",
-        check=Check(
-            what="orders of 24 that are refused, right, silently wrong",
-            expected=(refused, 1, len(torchs) - 1 - refused),
-            measured=tuple(kinds.count(kind) for kind in ("refused", "right", "wrong")),
-            because="it refuses update before any check, and unscale_ between step and update; of the rest only unscale_, clip, "
-            "step, update is right",
-        ),
-    )
-
-
-def _is_refused(order: Order) -> bool:
-    """By torch's documentation: update wants a check before it, which unscale_ or step make; unscale_ may not follow step."""
-    unscale, step, update = map(order.index, ("unscale_", "step", "update"))
-    return update < min(unscale, step) or step < unscale < update
-
-
-def _kind(words: str) -> str:
-    return "refused" if words.startswith("raises") else "right" if words == "moved 1.2" else "wrong"
 
 
 def zeroed(place: str) -> float:
@@ -273,21 +218,6 @@ LAB = Lab(
                     why="Tempting, since the check does find the overflow. It finds it after the weights were written.",
                 ),
             ),
-        ),
-        Choice(
-            key="clip-late",
-            prompt="With GradScaler you write unscale_, step, clip, update. What does torch do?",
-            answer=lambda shown: dict(shown.table(TORCHS).rows)["unscale_, step, clip, update"],
-            options=(
-                Option(text="steps by the unclipped gradient, 3", value="moved 3", why="clip runs on gradients already used."),
-                Option(text="steps by the clipped gradient, 1.2", value="moved 1.2", why="Tempting: all four calls are there."),
-                Option(
-                    text="raises an error",
-                    value="raises RuntimeError",
-                    why="Tempting: it refuses unscale_ between step and update. About a clip it knows nothing.",
-                ),
-            ),
-            eliminate=True,
         ),
         Open(
             key="take-away",
