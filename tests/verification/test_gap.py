@@ -64,3 +64,19 @@ def test_all_parameters_together_are_one_long_one():
 def test_a_complex_gradient_is_two_real_ones():
     found = gap([3 + 4j], [3 + 4j], [3 - 4j])
     assert (found.reference, found.error) == (5.0, 8.0)
+
+
+def test_many_at_once_are_as_each_alone_with_missing_empty_and_large_ones_among_them():
+    torch.manual_seed(0)
+    shapes = {"a": (3,), "none": (0,), "b": (2, 2), "large": (300, 300), "c": (), "d": (5,)}
+    a, f, r = ({name: torch.randn(shape) for name, shape in shapes.items()} for _ in range(3))
+    r = {name: value.double() for name, value in r.items()}
+    del a["b"], f["d"], r["c"]
+    together = {found.name: found for found in gaps(a, f, r)}
+    assert set(together) == set(shapes)
+    for name in shapes:
+        alone = gaps(*({name: each[name]} if name in each else {} for each in (a, f, r)))[0]
+        for field in ("elements", "reference", "arrived", "error", "plain_error", "inner", "finite"):
+            found, wanted = getattr(together[name], field), getattr(alone, field)
+            assert (found is None) == (wanted is None)
+            assert wanted is None or found == pytest.approx(wanted, rel=1e-12), (name, field)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+TOGETHER = 2**16
+"""Elements that are measured at once: a larger tensor is measured alone, whose norms are then summed pairwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +66,11 @@ class Gap:
 
 def gaps(arrived: Mapping[str, Tensor], plain: Mapping[str, Tensor], reference: Mapping[str, Tensor]) -> list[Gap]:
     """The gap of every parameter that any of the three knows; one that the reference lacks is 0 there."""
-    names = list(dict.fromkeys([*reference, *plain, *arrived]))
-    return [_gap(name, arrived.get(name), plain.get(name), reference.get(name)) for name in names]
+    trios = [
+        _Trio(name, arrived.get(name), plain.get(name), reference.get(name))
+        for name in dict.fromkeys([*reference, *plain, *arrived])
+    ]
+    return [_gap(trio, numbers) for group in _grouped(trios) for trio, numbers in zip(group, _numbers(group), strict=True)]
 
 
 def whole(every: list[Gap]) -> Gap:
@@ -80,16 +87,63 @@ def whole(every: list[Gap]) -> Gap:
     )
 
 
-def _gap(name: str, arrived: Tensor | None, plain: Tensor | None, reference: Tensor | None) -> Gap:
-    shape = next(each for each in (reference, arrived, plain) if each is not None)
-    a, f, r = (_flat(each, like=shape) for each in (arrived, plain, reference))
-    numbers = [*map(torch.linalg.vector_norm, (r, a, a - r, f - r)), torch.dot(a, r)]
-    length, size, error, plain_error, inner = torch.stack(numbers).tolist()  # one wait for a device, not five
+class _Trio(NamedTuple):
+    """Three gradients of one parameter."""
+
+    name: str
+    arrived: Tensor | None
+    plain: Tensor | None
+    reference: Tensor | None
+
+    @property
+    def like(self) -> Tensor:
+        """One that is there."""
+        return next(each for each in self[1:] if isinstance(each, Tensor))
+
+
+def _grouped(trios: Sequence[_Trio]) -> Iterator[list[_Trio]]:
+    """As many as fit together, in their order: an operation on many small tensors costs as much as one on a single one."""
+    group: list[_Trio] = []
+    elements = 0
+    for trio in trios:
+        size = trio.like.numel()
+        if group and (elements + size > TOGETHER or trio.like.device != group[0].like.device):
+            yield group
+            group, elements = [], 0
+        group.append(trio)
+        elements += size
+    if group:
+        yield group
+
+
+def _numbers(group: Sequence[_Trio]) -> list[list[float]]:
+    """|r|, |a|, |a - r|, |f - r| and <a, r> of each."""
+    a, f, r = (_end_to_end([trio[place] for trio in group], group) for place in (1, 2, 3))
+    if len(group) == 1:
+        alone = [*map(torch.linalg.vector_norm, (r, a, a - r, f - r)), torch.dot(a, r)]
+        return [torch.stack(alone).tolist()]  # one wait for a device, not five
+    lengths = torch.tensor([_flat(trio.like).numel() for trio in group], device=r.device)
+    squares = torch.stack([r * r, a * a, (a - r).square_(), (f - r).square_(), a * r], dim=1)
+    sums = torch.segment_reduce(squares, "sum", lengths=lengths, axis=0, unsafe=True)
+    return torch.cat([sums[:, :4].sqrt(), sums[:, 4:]], dim=1).tolist()
+
+
+def _end_to_end(gradients: Sequence[Any], group: Sequence[_Trio]) -> Tensor:
+    """In float64; one that is not there is 0."""
+    flat = [
+        _flat(trio.like).new_zeros(()).expand(_flat(trio.like).numel()) if each is None else _flat(each)
+        for each, trio in zip(gradients, group, strict=True)
+    ]
+    return (torch.cat(flat) if len(flat) > 1 else flat[0]).double()
+
+
+def _gap(trio: _Trio, numbers: Sequence[float]) -> Gap:
+    length, size, error, plain_error, inner = numbers
     return Gap(
-        name=name,
-        elements=shape.numel(),
+        name=trio.name,
+        elements=trio.like.numel(),
         reference=length,
-        arrived=None if arrived is None else size,
+        arrived=None if trio.arrived is None else size,
         error=error,
         plain_error=plain_error,
         inner=inner,
@@ -97,11 +151,9 @@ def _gap(name: str, arrived: Tensor | None, plain: Tensor | None, reference: Ten
     )
 
 
-def _flat(gradient: Tensor | None, *, like: Tensor) -> Tensor:
-    if gradient is None:
-        return torch.zeros(like.numel(), dtype=torch.float64, device=like.device)
+def _flat(gradient: Tensor) -> Tensor:
     flat = torch.view_as_real(gradient) if gradient.is_complex() else gradient
-    return flat.detach().double().reshape(-1)
+    return flat.detach().reshape(-1)
 
 
 def _over(part: float, of: float) -> float | None:

@@ -14,7 +14,7 @@ from torch.nn import Parameter
 from truestep.engine.clip import Clip
 from truestep.engine.gradients import exact_norm
 from truestep.engine.policy import POLICIES
-from truestep.engine.randomness import random_state, set_random_state
+from truestep.engine.randomness import Drawn
 from truestep.probe.buffers import Buffers
 from truestep.verification.kinks import Kinks
 from truestep.verification.roundings import Counting
@@ -106,12 +106,12 @@ def _dense(gradient: Tensor) -> Tensor:
 @contextmanager
 def _as_before(subject: Subject) -> Iterator[Callable[[], None]]:
     """Buffers and random state, at the end and whenever it is called; a plain forward and backward write no parameter."""
-    buffers, drawn = Buffers(subject.model), random_state()
+    buffers, drawn = Buffers(subject.model), Drawn.now(subject.device)
     buffers.keep()
 
     def again() -> None:
         buffers.restore()
-        set_random_state(drawn)
+        drawn.restore()
 
     try:
         yield again

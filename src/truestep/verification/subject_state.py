@@ -13,7 +13,7 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from truestep.engine.parameters import parameters_of
-from truestep.engine.randomness import own_random_state, random_state, set_random_state
+from truestep.engine.randomness import Drawn, own_random_state
 from truestep.probe.buffers import Buffers
 
 
@@ -46,21 +46,22 @@ class Snapshot:
     def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
         held = [*model.parameters(), *parameters_of(*optimizers), *model.buffers()]
         self._values = [(tensor, tensor.detach().clone()) for tensor in {id(each): each for each in held}.values()]
-        self._random = random_state()
+        self._device = parameters_of(*optimizers)[0].device
+        self._drawn = Drawn.now(self._device)
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """Inside it is that moment again; afterwards it is now, whatever was written or drawn inside."""
-        now, drawn = [(tensor, tensor.data) for tensor, _ in self._values], random_state()
+        now, drawn = [(tensor, tensor.data) for tensor, _ in self._values], Drawn.now(self._device)
         try:
             for tensor, values in self._values:
                 tensor.data = values
-            set_random_state(self._random)
+            self._drawn.restore()
             yield
         finally:
             for tensor, data in now:
                 tensor.data = data
-            set_random_state(drawn)
+            drawn.restore()
 
 
 def _put_back(
