@@ -294,3 +294,8 @@ def test_where_neither_shapes_nor_a_measurement_tell_there_is_no_footprint() -> 
 def test_of_sparse_gradients_the_report_says_that_shapes_do_not_tell_their_size() -> None:
     update = Update(nn.Embedding(50, 4, sparse=True), torch.optim.SGD, loss=summed, policy="fp32")
     assert "size of a sparse gradient" in str(memory(update, [torch.randint(0, 50, (8,))], measure=False))
+
+
+def test_of_an_lstm_on_the_cpu_the_report_says_that_its_record_is_not_predicted() -> None:
+    update = Update(First(nn.LSTM(16, 24)), torch.optim.SGD, loss=summed, policy="fp32")
+    assert "record that an LSTM on the CPU keeps" in str(memory(update, [torch.randn(3, 2, 16)], measure=False))

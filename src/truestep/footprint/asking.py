@@ -74,7 +74,7 @@ def memory(  # long: two ways to ask, each argument told once
         policy: of a task or a formula, "fp16" where nobody says; an update has its own.
         microbatches: of a window; None: the task's. In a formula: 1.
         seed, device, scale: of a task's run.
-        measure: False predicts alone, and allocates no more than weights, or masters.
+        measure: False predicts alone, and allocates weights, or masters, and on the CPU what one convolution or product takes.
         params: a number of parameters, "7.5B" or 7.5e9, in place of `what`.
         optimizer: of a formula: "sgd", "sgd-momentum", "adam", "adamw", "adagrad", "rmsprop", "lion" and others.
         shards, shard: among how many "states", "gradients" or "parameters" are divided (ZeRO 1, 2, 3); None tells every stage.

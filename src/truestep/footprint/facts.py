@@ -34,8 +34,8 @@ class Facts:
     predicted: Attempts | None
     not_predicted: str | None
     """Why there is no prediction; None where there is one."""
-    sparse_gradients: bool
-    """Whether an embedding gives a sparse gradient, whose size depends on the data."""
+    untold: tuple[str, ...]
+    """Of the model, what is not in the prediction, or not as large as it may be, in words."""
     workspaces_measured: int | None
     """Of how many convolutions and products of matrices, each of its own shapes, the workspace was measured alone, to be in the
     prediction; None off the CPU, where workspaces are not counted."""

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
 from truestep.engine.plan import Measure
@@ -119,7 +120,7 @@ def _footprint(
         frozen=sum(p.numel() for p in params if not p.requires_grad),
         predicted=predicted,
         not_predicted=why,
-        sparse_gradients=any(getattr(module, "sparse", False) is True for module in update.model.modules()),
+        untold=_untold(update),
         workspaces_measured=counted if plan.device.type == "cpu" else None,
         measured=None if measured_on is None else _measured(measured_on(), window, measures),
         not_measured="a prediction alone was asked for" if measured_on is None else None,
@@ -143,6 +144,20 @@ def _predicted(
     except Exception as error:
         return None, f"the model or its optimizer cannot be run on shapes alone ({_line(error)})"
     return Attempts(first=first, later=later), None
+
+
+def _untold(update: Update[Any]) -> tuple[str, ...]:
+    """What a prediction of this model cannot have."""
+    modules = list(update.model.modules())
+    found = []
+    if any(getattr(module, "sparse", False) is True for module in modules):
+        found.append(
+            "the size of a sparse gradient, which has a row for each index of a batch, and where such gradients are summed for "
+            "each distinct one"
+        )
+    if update.plan.device.type == "cpu" and any(isinstance(module, nn.LSTM) for module in modules):
+        found.append("the record that an LSTM on the CPU keeps for its backward, which can be most of its memory")
+    return tuple(found)
 
 
 def _beside(update: Update[Any], window: list[Any], policy: Policy, workspaces: Workspaces) -> Beside | None:

@@ -122,11 +122,8 @@ def _when(footprint: Facts) -> Iterator[str]:
 def _workspaces(footprint: Facts) -> Iterator[str]:
     """Whence the prediction has what kernels allocate, or that it has not."""
     count = footprint.workspaces_measured
-    if footprint.predicted is not None and footprint.sparse_gradients:
-        yield (
-            "Shapes do not tell the size of a sparse gradient: it has a row for each index of a batch, and where such gradients "
-            "are summed for each distinct one. The measurement has it."
-        )
+    if footprint.predicted is not None:
+        yield from (f"Shapes do not tell {each}; a measurement has it." for each in footprint.untold)
     if footprint.predicted is None or count == 0:
         return
     if count is None:
