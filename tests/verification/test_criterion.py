@@ -90,9 +90,10 @@ def test_one_window_that_cancels_is_measured_by_what_the_others_are_like():
     assert verdict(small, level=Level.of([small, *others])).within is True
 
 
-def test_what_is_not_finite_is_beyond_where_it_arrived_and_not_judged_where_it_is_right():
+def test_what_is_not_finite_is_not_judged_where_it_is_right_and_beyond_where_one_of_the_two_is_finite():
     assert verdict(gap(math.nan, finite=False, arrived=math.nan)).within is False
-    assert verdict(gap(math.nan, finite=False, reference=math.inf)).within is None
+    assert verdict(gap(math.nan, finite=False, reference=math.inf)).within is False
+    assert verdict(gap(math.nan, finite=False, reference=math.inf, arrived=math.inf)).within is None
 
 
 def test_what_did_not_arrive_is_beyond_and_says_so_even_below_the_floor():
