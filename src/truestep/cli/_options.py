@@ -27,10 +27,13 @@ def loss_scale(written: str | None) -> LossScale | None:
 
     if written is None:
         return None
+    if len(written.split()) != 1:  # a second word would be another setting of a candidate
+        raise UsageError(f"--scale {written!r} is not one word", hint="write dynamic, dynamic:INIT, static:VALUE or none")
     try:
         scale = Candidate.parse(f"fp16 scale={written}").scale  # the policy is judged where it is used
     except ProtocolError as error:
-        raise UsageError(f"--scale {written} says nothing", hint=(error.hint or "").replace("scale=", "--scale ")) from None
+        hint = (error.hint or "").replace("scale=", "--scale ") + "; a VALUE is a number above 0"
+        raise UsageError(f"--scale {written} says nothing", hint=hint) from None
     assert scale is not None
     return scale_of(scale)
 
