@@ -9,7 +9,7 @@ from tests.verification.cases.clips import Clipped
 from truestep.engine.clip import ClipNorm, ClipValue
 from truestep.verification.cut import Length, cut_of, is_round
 
-SOME = [("sgd", 2, 2.0**10, True), ("adamw", 4, 2.0**16, False), ("sgd", 8, 2.0**16, False), ("adamw", 8, 2.0**10, True)]
+SOME = [("sgd", 2, 2.0**10, True), ("adamw", 4, 2.0**16, False)]
 EVERY = list(product(("sgd", "adamw"), (2, 4, 8), (2.0**10, 2.0**16), (True, False)))
 LOOPS = pytest.mark.parametrize(("optimizer", "count", "scale", "equal"), EVERY if FULL else SOME)
 
