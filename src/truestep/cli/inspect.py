@@ -27,7 +27,7 @@ _FATE_COLUMNS = ("zero", "subnormal", "overflow")
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Show where weights, activations, gradients and updates lie in each number format: predicted from float32, and measured.
+    """Show where weights, activations, gradients and updates lie in each number format: predicted, and measured.
 
     A few attempts of a run are looked at, early and late ones. --html draws them over the format's number line.
     """
@@ -76,7 +76,7 @@ class Command:
             print_json(record)
         else:
             _print(record)
-        return 0
+        return _said_of_weights(record)
 
     def _inspected(self) -> dict[str, Any]:
         from truestep.inspection.inspect import inspect  # noqa: PLC0415  # --help must not wait for torch
@@ -92,6 +92,16 @@ class Command:
                 device=self.device,
                 scale=loss_scale(self.scale),
             ).record()
+
+
+def _said_of_weights(record: Record) -> int:
+    """The exit code: 3, said on stderr, where weights are not finite, for then the other numbers mean little."""
+    bad = [row for row in record["numbers"] if row["kind"] == "weights" and row["spread"]["infinities"] + row["spread"]["nans"]]
+    for row in bad:
+        spread = row["spread"]
+        found = f"{spread['infinities']:,} infinite and {spread['nans']:,} NaN of {spread['elements']:,}"
+        print(f"weights of {layer(row)} are not finite ({found}): what else was counted means little", file=sys.stderr)
+    return 3 if bad else 0
 
 
 def _print(record: Record) -> None:
@@ -110,7 +120,7 @@ def _print(record: Record) -> None:
     print_table("Lost at scale 1, in % of the numbers that are not zero", columns, lost, words=3)
     print()
     lost = [(name, kind, row["format"], *_predicted(row["in_use"]), *_measured(row["measured"])) for name, kind, row in named]
-    title = "Lost at the loss scale in use, in %: predicted from float32, then as measured"
+    title = "Lost at the loss scale in use, in %: predicted, then as measured"
     print_table(title, [*columns, "zero", "overflow"], lost, words=3)
     _print_formats(record)
     _print_rest(record)
@@ -147,11 +157,13 @@ def _print_rest(record: Record) -> None:
 
 
 def _by_format(rows: list[Record]) -> list[list[str]]:
-    """A row for each format; for MX blocks and for one scale by tensor, a row each."""
+    """A row for each format; for MX blocks and for one scale by tensor, a row each, with ~ where blocks were drawn."""
     columns = []
     for row in rows:
         by_tensor = {f"{name}, by tensor": each for name, each in row["per_tensor"].items()}
-        columns.append({name: _lost(each) for name, each in (row["formats"] | row["blocks"] | by_tensor).items()})
+        about = "" if row["block_error"] is None else "~"
+        drawn = {name: f"{about}{_lost(each)}" for name, each in (row["blocks"] | by_tensor).items()}
+        columns.append({name: _lost(each) for name, each in row["formats"].items()} | drawn)
     return _rows(columns)
 
 

@@ -1,4 +1,4 @@
-"""Inspects attempts of a short training: the same window in float32 and under the policy, from the same state."""
+"""Inspects attempts of a short training, of a task or an Update: what was asked is made ready, and undone afterwards."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from truestep.inspection.result import Inspection
 from truestep.inspection.undo import undone
 from truestep.run.beginning import beginning_of
 from truestep.run.building import device_of
+from truestep.run.their import told_as_theirs
 from truestep.tasks import Task
 from truestep.tasks.checking import demand_task
 from truestep.tasks.loading import load
@@ -39,8 +40,9 @@ def inspect(
     """Where the numbers of a model lie, by layer and kind, and what each number format would lose of them.
 
     A short training of `after` attempts and one more is made; `attempts` of them, spread evenly from the first to the last, are
-    inspected: the window runs once in float32, which loses nothing, and once under the policy from the same state. All of it is
-    undone afterwards.
+    inspected. Where the policy's format has float32's range (fp32, tf32, bf16) the policy's own numbers are counted, and the
+    first microbatch runs in float32 too, to be compared with; else (fp16) every inspected window runs in float32 first, from
+    the same state, and that is counted, for what the policy flushed is not among its own numbers. All of it is undone afterwards.
 
     Args:
         what: a Task, the name of one, or FILE.py:NAME; or an Update of one's own, whose policy it then is.
@@ -51,6 +53,8 @@ def inspect(
 
     Raises:
         UsageError: what was asked cannot be inspected.
+        RunError, LossError, PolicyError: the task's own code failed, its loss is none, or it has an operation without a kernel in
+            the policy's format; with its line.
 
     >>> from truestep.tasks import Logistic
     >>> found = inspect(Logistic(), policy="bf16", attempts=2, after=3)
@@ -77,7 +81,7 @@ def inspect(
     if windows is not None:
         raise UsageError("a task brings its own windows", hint="leave windows out, or inspect an Update")
     place = device_of(device)
-    with own_random_state(place):
+    with own_random_state(place), told_as_theirs(task, policy, failed="while it was inspected"):
         update, own = _built(task, policy, microbatches=microbatches, seed=seed, device=place, scale=scale)
         return Inspecting(update, attempts, after).run(own, task=task.name, seed=seed)
 

@@ -20,7 +20,7 @@ from truestep.inspection.advice import advise
 from truestep.inspection.capture import Capture, Watched
 from truestep.inspection.counting import elements
 from truestep.inspection.movement import Moving
-from truestep.inspection.numbers import SCALED, Kind
+from truestep.inspection.numbers import SCALED, Kind, Numbers
 from truestep.inspection.reference import float32_gradients, operations_of
 from truestep.inspection.result import Inspected, Inspection, Operation
 from truestep.inspection.rows import Row, named_dtype, together
@@ -189,7 +189,7 @@ class Inspecting:
             movements=movements,
             operations=tuple(_operation(each, calls) for each, calls in self._operations.items()),
             advice=advise(numbers, whole, movements),
-            notes=(*self._assumed(), *self._capture.shared, *self._notes(compiled)),
+            notes=(*self._assumed(), *self._capture.shared, *self._notes(numbers, compiled)),
         )
 
     def _assumed(self) -> Iterator[str]:
@@ -198,13 +198,16 @@ class Inspecting:
             yield _MEASURED
         yield from _ASSUMED
 
-    def _notes(self, compiled: bool) -> Iterator[str]:
+    def _notes(self, rows: Sequence[Numbers], compiled: bool) -> Iterator[str]:
         seen = {layer for layer, _ in self._capture.rows}
         silent = [name for name in self._capture.names if name not in seen]
         if silent:
             yield f"No number was seen of: {', '.join(silent)}."
         if compiled:
             yield "The model is compiled and ran uncompiled here: what its fused kernels keep in float32 is rounded here."
+        errors = [row.block_error for row in rows if row.block_error is not None]
+        if errors:
+            yield f"MX and fp8 per tensor: drawn blocks put a share off by {100 * max(errors):.1f} points at most, in 19 of 20."
         skipped = [each for each in self._inspected if not each.completed]
         if skipped:
             yield (

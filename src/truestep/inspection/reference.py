@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from truestep.engine.attempt import demand_scalar
 from truestep.engine.plan import total_of
 from truestep.engine.policy import POLICIES
 from truestep.engine.terms import Summand, TermShares
@@ -52,6 +53,8 @@ def operations_of(update: Update[Any], window: list[Any], trained: Mapping[str, 
 
 
 def _summands(update: Update[Any], shares: TermShares, loss: Any, weight: Any) -> list[Summand]:
+    for each in loss.values() if isinstance(loss, Mapping) else (loss,):
+        demand_scalar(each)
     return shares.given(loss, 1.0) if update.plan.loss_is == "share" else shares.summands(loss, weight)
 
 

@@ -28,6 +28,33 @@ _DEPTH = 40
 """Binades below its block's largest number that are told apart: every MX format flushes what is lower."""
 
 
+_TOPS = {name: split(Fraction(each.element.max))[0] for name, each in BLOCKS.items()}
+_TOPS |= {name: split(overflow_bound(FORMATS[name])[0])[0] for name in PER_TENSOR}
+"""The largest binade of each format."""
+
+
+class _Below:
+    """Counts by binades below a binade that something put last."""
+
+    def __init__(self) -> None:
+        self._rows = np.zeros((_DEPTH + 1, RAW), dtype=np.int64)
+        self._far = 0
+        """Numbers that lie lower than `_DEPTH` below it."""
+
+    def add(self, rows: Rows, numbers: int, *, missing: int = 0) -> None:
+        """Of so many numbers those whose binades are told apart, of which the last so many are missing, for they are empty."""
+        end = _DEPTH + 1 - missing
+        self._rows[end - len(rows) : end] += rows
+        self._far += numbers - int(rows.sum())
+
+    def spread(self) -> Spread:
+        """The spread in which the last binade is that of 1."""
+        none = np.zeros((1, RAW), dtype=np.int64)
+        far = none.copy()
+        far[0, 0] = self._far
+        return spread_of(np.concatenate([none, far, self._rows, none]), _DEPTH + 2)
+
+
 class Relative:
     """The counts of blocks of all tensors that were added.
 
@@ -40,11 +67,8 @@ class Relative:
         """Blocks that were counted."""
         self.there = 0
         """Blocks of the tensors; more than were counted where a tensor was too large."""
-        self._tensors: dict[tuple[Layout, tuple[int, ...]], Rows] = {}
-        """By the fields of the binades that each of `PER_TENSOR` has its tensor's scale put last."""
-        self._blocks = np.zeros((_DEPTH + 1, RAW), dtype=np.int64)
-        self._far = 0
-        """Numbers that lie lower than `_DEPTH` below their block's largest."""
+        self._blocks = _Below()
+        self._tensors = {name: _Below() for name in PER_TENSOR}
         self._draws = torch.Generator().manual_seed(0)
 
     @property
@@ -67,28 +91,23 @@ class Relative:
         rows: Rows = torch.bincount(keys.view(-1), minlength=layout.fields * RAW).cpu().numpy().reshape(layout.fields, RAW)
         if not largest:
             return
-        key = layout, tuple(_last(largest, name, layout) for name in PER_TENSOR)
-        self._tensors[key] = self._tensors[key] + rows if key in self._tensors else rows
-        relative = _relative(keys, layout, clean=not rows[0].any() and not rows[-1].any())
-        self._blocks += relative
-        self._far += int(rows[:-1].sum() - rows[0, TIE] - relative.sum())
+        clean = not rows[0].any() and not rows[-1].any()
+        finite = rows[:-1]
+        finite[0, TIE] = 0
+        numbers = int(finite.sum())
+        self._blocks.add(_relative(keys, layout, clean=clean), numbers)
+        for name, below in self._tensors.items():
+            last = _last(largest, name, layout)
+            below.add(finite[max(last - _DEPTH, 0) : last + 1], numbers, missing=max(last + 1 - len(finite), 0))
 
     def blocks(self) -> dict[str, Losses]:
         """What each MX format loses."""
-        none = np.zeros((1, RAW), dtype=np.int64)
-        far = none.copy()
-        far[0, 0] = self._far
-        relative = spread_of(np.concatenate([none, far, self._blocks, none]), _DEPTH + 2)
-        tops = {name: split(Fraction(each.element.max))[0] for name, each in BLOCKS.items()}
-        return {name: relative.losses(each.element, scale=tops[name]) for name, each in BLOCKS.items()}
+        relative = self._blocks.spread()
+        return {name: relative.losses(each.element, scale=_TOPS[name]) for name, each in BLOCKS.items()}
 
     def per_tensor(self) -> dict[str, Losses]:
         """What each fp8 format loses where every tensor has the largest power-of-two scale at which nothing overflows."""
-        found = {}
-        for at, name in enumerate(PER_TENSOR):
-            relative = Spread.total([spread_of(rows, last[at]) for (_, last), rows in self._tensors.items()])
-            found[name] = relative.losses(FORMATS[name], scale=split(overflow_bound(FORMATS[name])[0])[0])
-        return found
+        return {name: each.spread().losses(FORMATS[name], scale=_TOPS[name]) for name, each in self._tensors.items()}
 
     def _drawn(self, tensor: Tensor) -> Tensor:
         """Blocks as rows, filled up with zeros, which count for nothing."""

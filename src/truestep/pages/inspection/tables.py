@@ -73,7 +73,8 @@ def movements(record: Record) -> tuple[Titled, ...]:
 
 _FORMAT_NOTES = (
     "MX formats: blocks that share a power of two, chosen by each block's largest number. By tensor: each tensor scaled by the "
-    "largest power of two at which nothing overflows. Both choose a scale of their own, whatever the loss scale.",
+    "largest power of two at which nothing overflows. Both choose a scale of their own, whatever the loss scale; "
+    "both are of the first inspected attempt alone, and of a large tensor from blocks drawn at random.",
 )
 
 
