@@ -14,8 +14,9 @@ from truestep.compare import Protocol, pilot, summarize
 from truestep.compare.declare import Asked, declare
 from truestep.compare.folder import Folder
 from truestep.compare.kept import read_protocol, read_records
-from truestep.compare.pilot import found, of_pilot, piloted
+from truestep.compare.pilot import of_pilot, piloted
 from truestep.compare.race import race
+from truestep.compare.target import found
 
 ASKED = Asked(task="logistic", candidates=["fp32 clip=1", "bf16"], seeds=range(3))
 

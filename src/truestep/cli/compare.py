@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from truestep.compare import Summary
     from truestep.compare.declare import Asked
     from truestep.compare.folder import Folder
-    from truestep.compare.pilot import Pilot
+    from truestep.compare.target import Pilot
 
 _INTERRUPTED, _TERMINATED = 130, 143
 

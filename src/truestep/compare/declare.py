@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -16,6 +16,7 @@ from truestep.compare.describe import described
 from truestep.compare.order import IN_WORDS
 from truestep.compare.protocol import Protocol
 from truestep.compare.settings import scale_of, settings_of
+from truestep.compare.target import Pilot
 from truestep.engine.policy import Policy
 from truestep.engine.policy import scale_of as policy_scale
 from truestep.errors import PolicyError, ProtocolError, UsageError
@@ -25,9 +26,6 @@ from truestep.run.building import device_of
 from truestep.run.clocks import PRIMARY
 from truestep.run.options import demand_options
 from truestep.tasks import Task, load
-
-if TYPE_CHECKING:
-    from truestep.compare.pilot import Pilot
 
 T = TypeVar("T")
 
@@ -126,11 +124,7 @@ def declare(asked: Asked, *, pilot: Pilot | None = None) -> tuple[Task, Protocol
         jobs=asked.jobs,
         timeout_seconds=asked.timeout,
     )
-    for candidate in candidates:
-        with _naming(candidate):
-            settings = settings_of(protocol, candidate)
-            plan_of(task, settings, examples=protocol.splits["train"])
-            demand_options(task, settings.optimizer)
+    _demand_plans(task, protocol)
     return task, protocol
 
 
@@ -154,6 +148,15 @@ def _target(task: Task, asked: Asked, pilot: Pilot | None) -> tuple[float | None
             hint=f"--margin-quality X, the loss of {task.quality_name} that still counts as none",
         )
     return target, source
+
+
+def _demand_plans(task: Task, protocol: Protocol) -> None:
+    """UsageError unless every candidate's window, schedule and options are possible."""
+    for candidate in protocol.candidates:
+        with _naming(candidate):
+            settings = settings_of(protocol, candidate)
+            plan_of(task, settings, examples=protocol.splits["train"])
+            demand_options(task, settings.optimizer)
 
 
 def _demand_policy(asked: Candidate) -> None:
