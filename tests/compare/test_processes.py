@@ -98,7 +98,7 @@ def test_a_dead_run_is_no_contention(faulty):
     assert rows[CANDIDATES.index("fp32 accumulate=5")].standing.cpu_share is None
 
 
-def until(what, *, seconds=60):
+def until(what, *, seconds=300):
     """Wait for what must come; how long is no part of the law."""
     end = time.monotonic() + seconds
     while not what():
