@@ -84,7 +84,7 @@ class _Replays:
         for index, loss in enumerate(self._losses()):
             if index in self._evidence.losses and not self._finite_at(lowest, loss):
                 return None
-        detail = f"finite at a loss scale of {lowest:g}"
+        detail = f"every gradient is finite at a loss scale of {lowest:g}, the lowest permitted"
         if not scale.can_shrink:
             detail = f"{detail}, and the {scale.kind} scale {scale.value:g} cannot shrink"
         return _skip(Reason.BACKWARD, _worst(self._evidence), detail, curable=scale.can_shrink)
