@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.forked import Forked
+from tests.cli.started import started
 from truestep.audit.finding import Finding
 from truestep.audit.process import Audited
 from truestep.cli import main
@@ -319,7 +319,7 @@ GOES_ON = CLIPS_TOO_EARLY.replace("range(4)", "iter(int, 1)")  # for ever
 
 def test_the_scripts_own_output_comes_first_and_the_report_behind_it(script):
     script.write_text(CLIPS_TOO_EARLY)
-    running = Forked("audit", "train.py", "--json")
+    running = started("audit", "train.py", "--json")
     out, err = running.communicate()
     assert (running.returncode, err) == (1, "--json: the option is given to train.py; the audit's own stand before it\n")
     assert out.startswith("stepped ['--json']\n" * 4 + "train.py:9: error: clip-before-unscale: ")
@@ -328,7 +328,7 @@ def test_the_scripts_own_output_comes_first_and_the_report_behind_it(script):
 
 def test_ctrl_c_ends_the_script_and_what_it_did_is_judged_in_one_document(script):
     script.write_text(GOES_ON)
-    running = Forked("audit", "--json", "train.py")
+    running = started("audit", "--json", "train.py")
     for _ in range(8):
         assert running.stderr.readline() == "stepped []\n", "what the script prints is talk"
     os.killpg(running.pid, signal.SIGINT)  # as a terminal tells all its processes

@@ -15,7 +15,7 @@ import pytest
 import torch
 import tyro
 
-from tests.cli.forked import Forked
+from tests.cli.started import started
 from truestep.cli import main
 from truestep.cli.train import Command
 from truestep.run import RunRecord, Settings, train
@@ -308,7 +308,7 @@ def alone(tmp_path_factory):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_lets_the_attempt_end_saves_and_says_the_command_that_goes_on(alone, number, code, capsys):
-    process = Forked(*LONG, "--out", "a folder")
+    process = started(*LONG, "--out", "a folder")
     wait_for(process, "14/200")
     process.send_signal(number)
     out, err = process.communicate()
@@ -347,7 +347,7 @@ class Late(Logistic):
 
 def test_a_second_signal_ends_it_at_once():
     Path("slow.py").write_text(SLOW)
-    process = Forked("train", "slow.py:Slow", "--device", "cpu", "--out", "out", "--checkpoint-every", "1")
+    process = started("train", "slow.py:Slow", "--device", "cpu", "--out", "out", "--checkpoint-every", "1")
     wait_for(process, "in the third attempt")
     process.send_signal(signal.SIGTERM)
     wait_for(process, "a second signal ends at once")
@@ -361,7 +361,7 @@ def test_a_second_signal_ends_it_at_once():
 
 def test_a_signal_before_the_first_attempt_ends_it_at_once():
     Path("slow.py").write_text(SLOW)
-    process = Forked("train", "slow.py:Late", "--device", "cpu", "--out", "out")
+    process = started("train", "slow.py:Late", "--device", "cpu", "--out", "out")
     wait_for(process, "in splits")
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate()
@@ -372,7 +372,7 @@ def test_a_signal_before_the_first_attempt_ends_it_at_once():
 def test_on_a_terminal_a_bar_shows_the_run_and_vanishes(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     ours, theirs = pty.openpty()
-    process = Forked(*SMALL, terminal=theirs)
+    process = started(*SMALL, terminal=theirs)
     os.close(theirs)
     shown = b""
     with open(ours, "rb", buffering=0) as screen, suppress(OSError):  # which is how the end of a terminal is told
