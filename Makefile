@@ -23,7 +23,7 @@ demo: .venv/ready        ## compare float32, bfloat16 and float16 on the digits,
 test: .venv/ready        ## run the tests
 	$(RUN) -m pytest -n 2
 
-check: formatted linted typed test  ## everything that a change must pass: layout, lint, types, tests (documents among them)
+check: formatted linted typed thorough test  ## everything that a change must pass: layout, lint, types, tests (documents among them)
 
 formatted: .venv/ready
 	$(RUN) -m ruff format --check --quiet .

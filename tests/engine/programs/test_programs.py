@@ -14,8 +14,6 @@ from tests.engine.programs.running import Tally, hold
 
 QUICK, IN_FULL = 80, 1000
 """Programs for each policy."""
-CHEAPEST = {"fp32": 250}
-"""More in quick where a program costs least: what is found there is mostly no matter of precision."""
 ALWAYS = ("completed", "skipped", "exception UserError")
 SOMETIMES = ("clipped", "ticks", "two splits held against the definition", "scale grew", "scale shrank", "limit of skips reached")
 """What so many programs have to come by, lest they prove nothing."""
@@ -27,7 +25,7 @@ def test_random_programs_hold_laws_1_to_12(policy: str) -> None:
 
     @seed(first := profile.seed() + POLICIES.index(policy))
     @settings(
-        max_examples=IN_FULL if profile.FULL else CHEAPEST.get(policy, QUICK),
+        max_examples=IN_FULL if profile.FULL else QUICK,
         deadline=None,  # no test asserts wall time
         database=None,  # nor leaves a file behind: a program that failed is printed whole
         phases=(Phase.generate, Phase.shrink),
