@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from truestep.errors import FileError
 from truestep.pages.comparison.attempts import read_attempts
 from truestep.pages.look.candidates import COLOURS, looks
-from truestep.pages.look.embed import json_script
+from truestep.pages.look.embed import figure_text, json_script
 from truestep.pages.look.figure import logarithmic
 from truestep.pages.look.page import write_page
 
@@ -38,6 +38,12 @@ def test_embedded_json_comes_back_and_never_ends_its_element(value: object) -> N
 def test_a_number_that_json_has_not_is_refused() -> None:
     with pytest.raises(ValueError, match="JSON"):
         json_script("data", math.inf)
+
+
+@given(st.text())
+def test_text_in_a_figure_holds_no_markup_and_no_placeholder(text: str) -> None:
+    shown = figure_text(text)
+    assert not re.search("[<>]|%{", shown)
 
 
 @given(st.floats(1e-12, 1e12), st.floats(1.0, 1e12))

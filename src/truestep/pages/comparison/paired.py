@@ -8,6 +8,7 @@ from typing import Any
 
 from truestep.pages.comparison.clocks import Clock
 from truestep.pages.look.candidates import Look
+from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, logarithmic, plot, scatter, six
 from truestep.pages.look.table import Cell, Table
 from truestep.pages.words import NEITHER, TIMES, counted, ratio_words
@@ -67,7 +68,7 @@ def paired(clock: Clock, standings: Sequence[Mapping[str, Any]], drawn: Mapping[
         shows=f"Right: {clock.noun} to the target, those of {baseline} divided by the candidate's on the same seed "
         f"(logarithmic). Right of the line at 1 the candidate took less.{_bounds(shown)}",
         source=source,
-        panels=(Panel(plot=_plot(shown, means, present, labels, x=f"speedup over {baseline} in {clock.noun}")),),
+        panels=(Panel(plot=_plot(shown, means, present, labels, x=f"speedup over {figure_text(baseline)} in {clock.noun}")),),
         notes=(f"Not drawn: {counted(lost, 'pair')} of which neither run reached the target.",) if lost else (),
         table=_table(clock, [*pairs, *means], [*present], labels),
         legend=tuple((labels[key], look) for key, look in present.items()),
@@ -102,7 +103,7 @@ def _plot(
         traces.append(_dots([pair for pair in shown if pair.candidate == key], own, look, labels[key]))
         traces += [_mean_mark(mean, own, look, labels[key]) for mean in means if mean.candidate == key]
     ends = [1.0, *(end for pair in (*shown, *means) for end in _ends(pair))]
-    one = {"x0": 1, "x1": 1, "yref": "paper"}
+    one = {"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
     one |= {"line": {"color": "var(--edge)", "width": 1.5}}
     return plot(
         traces,
@@ -113,6 +114,7 @@ def _plot(
             "tickvals": [*range(len(rows))],
             "ticktext": rows,
             "range": [len(rows) - 0.5, -0.5],
+            "fixedrange": True,
         },
         shapes=[one],
     )
@@ -137,8 +139,8 @@ def _dots(pairs: Sequence[Pair], rows: Mapping[str, float], look: Look, label: s
             "symbol": [_TRIANGLES[pair.bound] if pair.bound else look.marker for pair in pairs],
             "line": {"width": [2 if pair.bound else 0 for pair in pairs]},
         },
-        text=[f"{label}, {pair.row}: {pair.words}" for pair in pairs],
-        hover="{text}",
+        text=[figure_text(f"{label}, {pair.row}: {pair.words}") for pair in pairs],
+        hovertemplate="%{text}<extra></extra>",
     )
 
 
@@ -151,14 +153,16 @@ def _mean_mark(mean: Pair, rows: Mapping[str, float], look: Look, label: str) ->
         mode="markers",
         marker={"color": look.colour, "size": 11, "symbol": look.marker},
         error_x={
+            "type": "data",
+            "symmetric": False,
             "array": [six(high - mean.speedup)],
             "arrayminus": [six(mean.speedup - low)],
             "color": look.colour,
             "thickness": 2,
             "width": 5,
         },
-        text=[f"{label}, mean over the seeds: {mean.words}"],
-        hover="{text}",
+        text=[figure_text(f"{label}, mean over the seeds: {mean.words}")],
+        hovertemplate="%{text}<extra></extra>",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from truestep.pages.comparison.clocks import Record
 from truestep.pages.look.candidates import Look
+from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, plot, scatter, six
 from truestep.pages.look.table import Cell, Table
 from truestep.pages.words import count, significant
@@ -27,8 +28,8 @@ def quality_trend(protocol: Mapping[str, Any], records: Sequence[Record], drawn:
         return Figure(name=name, title=title, source=source, absent=why)
     traces = [_light(own[key], drawn[key]) for key in middles]
     traces += [_strong(found, key, drawn[key]) for key, found in middles.items()]
-    target = {"xref": "paper", "y0": protocol["target"], "y1": protocol["target"]}
-    target |= {"line": {"color": "var(--edge)", "width": 1.5, "dash": "dot"}}
+    target = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": protocol["target"], "y1": protocol["target"]}
+    target |= {"line": {"color": "var(--edge)", "width": 1.5, "dash": "dot"}, "layer": "below"}
     return Figure(
         name=name,
         title=title,
@@ -49,7 +50,7 @@ def _light(runs: Sequence[Record], look: Look) -> dict[str, Any]:
     for run in runs:
         x += [*(each["examples"] for each in run["evaluations"]), None]
         y += [*(six(float(each["quality"])) for each in run["evaluations"]), None]
-    return scatter(x, y, look, mode="lines", line={"color": look.colour, "width": 1}, opacity=0.25)
+    return scatter(x, y, look, mode="lines", line={"color": look.colour, "width": 1}, opacity=0.25, hoverinfo="skip")
 
 
 def _strong(middles: Medians, name: str, look: Look) -> dict[str, Any]:
@@ -60,8 +61,7 @@ def _strong(middles: Medians, name: str, look: Look) -> dict[str, Any]:
         mode="lines+markers",
         line={"color": look.colour, "width": max(1.5, 3 - 0.5 * look.slot), "dash": look.dash},
         marker={"color": look.colour, "symbol": look.marker, "size": 7, "maxdisplayed": 12},
-        name=name,
-        hover="{name}\nmedian {y} at {x} examples",
+        hovertemplate=f"{figure_text(name)}<br>median %{{y:.4g}} at %{{x:,.0f}} examples<extra></extra>",
     )
 
 

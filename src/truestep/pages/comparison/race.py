@@ -7,6 +7,7 @@ from typing import Any
 
 from truestep.pages.comparison.clocks import Clock, Record
 from truestep.pages.look.candidates import Look
+from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, plot, scatter, six
 from truestep.pages.look.table import Cell, Table
 from truestep.pages.words import TIMES
@@ -24,7 +25,7 @@ def not_yet(clock: Clock, records: Sequence[Record], drawn: Mapping[str, Look], 
     for key, look in present.items():
         own = [record for record in records if record["candidate"] == key]
         traces += [_steps(clock, own, look, labels[key], end), *_ends(clock, own, look, labels[key])]
-    axis = {"range": [-0.05, 1.07], "percent": True, "tickvals": [0, 0.25, 0.5, 0.75, 1]}
+    axis = {"range": [-0.05, 1.07], "tickformat": ".0%", "tickvals": [0, 0.25, 0.5, 0.75, 1]}
     return Figure(
         name=name,
         title=title,
@@ -51,9 +52,10 @@ def _steps(clock: Clock, own: Sequence[Record], look: Look, label: str, end: flo
             "color": look.colour,
             "symbol": look.marker,
             "size": [0, *[8] * len(times), 0],  # the ends of the curve are no run's
+            "opacity": 1,
+            "line": {"width": 0},
         },
-        name=label,
-        hover="{name}\n{y} not yet there after {x}",
+        hovertemplate=f"{figure_text(label)}<br>%{{y:.0%}} not yet there after %{{x:,.4g}}<extra></extra>",
     )
 
 
@@ -69,8 +71,8 @@ def _ends(clock: Clock, own: Sequence[Record], look: Look, label: str) -> list[d
             look,
             mode="markers",
             marker={"color": look.colour, "symbol": "x-thin-open", "size": 10, "line": {"width": 2}},
-            text=[f"{label}, seed {record['seed']}: {record['status']}" for record in failed],
-            hover="{text}\nended at {x}",
+            text=[figure_text(f"{label}, seed {record['seed']}: {record['status']}") for record in failed],
+            hovertemplate="%{text}<br>ended at %{x:,.4g}<extra></extra>",
         )
     ]
 

@@ -10,12 +10,11 @@ import numpy as np
 from truestep.pages.comparison.attempts import Attempts, Column
 from truestep.pages.comparison.trends import along
 from truestep.pages.look.candidates import Look
+from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, plot, scatter, six
 from truestep.pages.look.table import Cell, Table
 from truestep.pages.look.thin import changes
 from truestep.pages.words import TIMES, count, listing, significant
-
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def scale_trend(runs: Sequence[Attempts], drawn: Mapping[str, Look]) -> Figure:
@@ -54,6 +53,7 @@ def _panel(runs: Sequence[Attempts], look: Look, axes: Mapping[str, Any]) -> dic
 
 def _steps(run: Attempts, look: Look) -> dict[str, Any]:
     indices = changes(run.scale)
+    where = f"{figure_text(run.candidate)}, seed {run.seed}"
     return scatter(
         [*map(six, run.examples[indices])],
         [*map(six, run.scale[indices])],
@@ -61,8 +61,7 @@ def _steps(run: Attempts, look: Look) -> dict[str, Any]:
         mode="lines",
         line={"color": look.colour, "width": 1.5, "shape": "hv"},
         opacity=0.6,
-        name=f"{run.candidate}, seed {run.seed}",
-        hover="{name}\nscale {y} at {x} examples",
+        hovertemplate=f"{where}<br>scale %{{y}} at %{{x:,.0f}} examples<extra></extra>",
     )
 
 
@@ -74,8 +73,8 @@ def _skips(runs: Sequence[Attempts], look: Look) -> dict[str, Any]:
         look,
         mode="markers",
         marker={"color": look.colour, "symbol": "x-thin-open", "size": 8, "line": {"width": 1.75}},
-        text=[f"seed {run.seed}: {run.skips[index]}" for run, index in marks],
-        hover="skipped at scale {y}, {text}\nat {x} examples",
+        text=[figure_text(f"seed {run.seed}: {run.skips[index]}") for run, index in marks],
+        hovertemplate="skipped at scale %{y}, %{text}<br>at %{x:,.0f} examples<extra></extra>",
     )
 
 
@@ -88,7 +87,7 @@ def _powers_of_two(scales: Column) -> dict[str, Any]:
         "yaxis": {
             "type": "log",
             "tickvals": [2.0**k for k in exponents],
-            "ticktext": [f"2{str(k).translate(_RAISED)}" for k in exponents],
+            "ticktext": [f"2<sup>{k}</sup>" for k in exponents],
             "range": [float((low - air) * np.log10(2)), float((high + air) * np.log10(2))],
         }
     }

@@ -9,6 +9,7 @@ from truestep.pages.comparison.clocks import Record
 from truestep.pages.comparison.reading import Comparison
 from truestep.pages.comparison.trends import along
 from truestep.pages.look.candidates import Look
+from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, plot, scatter, six
 from truestep.pages.look.table import Cell, Table
 from truestep.pages.words import NOT_MEASURED, counted, listing, mebibytes, percent, seconds, significant
@@ -58,6 +59,7 @@ def _plot(
             "tickvals": [*range(len(clocks))],
             "ticktext": [*clocks],
             "range": [len(clocks) - 0.5, -0.5],
+            "fixedrange": True,
             "showgrid": False,
         },
     )
@@ -72,14 +74,16 @@ def _marks(means: Mapping[str, float], aside: float, look: Look, label: str) -> 
         mode="markers",
         marker={"color": look.colour, "size": 10, "symbol": look.marker},
         error_x={
+            "type": "data",
+            "symmetric": False,
             "array": [0] * len(means),
             "arrayminus": [*map(six, means.values())],
             "color": look.colour,
             "thickness": 2,
             "width": 0,
         },
-        text=[f"{label}, {clock}: {seconds(value)}" for clock, value in means.items()],
-        hover="{text}",
+        text=[figure_text(f"{label}, {clock}: {seconds(value)}") for clock, value in means.items()],
+        hovertemplate="%{text}<extra></extra>",
     )
 
 

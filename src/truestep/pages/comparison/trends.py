@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from truestep.pages.comparison.attempts import Attempts, Column
 from truestep.pages.look.candidates import Look
+from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, logarithmic, plot, scatter, six
 from truestep.pages.look.table import Cell, Table
 from truestep.pages.look.thin import kept, medians
@@ -122,13 +123,14 @@ def _panel(shared: _Trend, name: str, drawn: Drawn) -> dict[str, Any]:
         share = STRIP / (HEIGHT - 40)
         layout["yaxis"]["domain"] = [share + 0.03, 1]
         layout["yaxis2"] = {"domain": [0, share], "range": [-1, 1], "tickvals": [0], "ticktext": ["skips"]}
-        layout["yaxis2"]["showgrid"] = False
+        layout["yaxis2"] |= {"showgrid": False, "fixedrange": True}
+        layout["xaxis"]["anchor"] = "y2"
     return plot(traces, x="examples seen", height=HEIGHT + STRIP * shared.skips, **layout)
 
 
 def along(end: float) -> dict[str, Any]:
     """An axis of what grows along a run, from 0 to `end`, with room for a mark on either end."""
-    return {"range": [six(-0.02 * end), six(1.02 * end)]}
+    return {"range": [six(-0.02 * end), six(1.02 * end)], "nticks": 6}
 
 
 def _light_line(shared: _Trend, name: str, look: Look) -> dict[str, Any]:
@@ -140,7 +142,7 @@ def _light_line(shared: _Trend, name: str, look: Look) -> dict[str, Any]:
         indices = kept(values, points=shared.budget, always=run.skips.keys())
         x += [*map(six, run.examples[indices]), None]
         y += [*map(six, values[indices]), None]
-    return scatter(x, y, look, mode="lines", line={"color": look.colour, "width": 1}, opacity=0.28)
+    return scatter(x, y, look, mode="lines", line={"color": look.colour, "width": 1}, opacity=0.28, hoverinfo="skip")
 
 
 def _median_line(shared: _Trend, name: str, look: Look, *, width: float) -> dict[str, Any]:
@@ -152,8 +154,7 @@ def _median_line(shared: _Trend, name: str, look: Look, *, width: float) -> dict
         mode="lines+markers",
         line={"color": look.colour, "width": width, "dash": look.dash},
         marker={"color": look.colour, "symbol": look.marker, "size": 3.2 * width, "maxdisplayed": 6},
-        name=name,
-        hover="{name}\nmedian {y} near {x} examples",
+        hovertemplate=f"{figure_text(name)}<br>median %{{y:.4g}} near %{{x:,.0f}} examples<extra></extra>",
     )
 
 
@@ -166,8 +167,8 @@ def _skip_marks(runs: Sequence[Attempts], look: Look) -> dict[str, Any]:
         yaxis="y2",
         mode="markers",
         marker={"color": look.colour, "symbol": "line-ns-open", "size": 12, "line": {"width": 1.25}},
-        text=[f"seed {run.seed}: {run.skips[index]}" for run, index in marks],
-        hover="skipped, {text}\nat {x} examples",
+        text=[figure_text(f"seed {run.seed}: {run.skips[index]}") for run, index in marks],
+        hovertemplate="skipped, %{text}<br>at %{x:,.0f} examples<extra></extra>",
     )
 
 

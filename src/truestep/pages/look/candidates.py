@@ -15,7 +15,7 @@ COLOURS = 7
 """How many `--series-N` colours the style sheet declares."""
 
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-"""More names than candidates of one colour, so that a pair of colour and dash does not come twice."""
+"""plotly's names; more names than candidates of one colour, so that a pair of colour and dash does not come twice."""
 
 MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 
@@ -40,7 +40,7 @@ _SHAPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One candidate's colour (a variable of the style sheet), dash and marker, by the names that look/drawing.js knows."""
+    """One candidate's colour (a variable of the style sheet), dash and marker (plotly's names)."""
 
     slot: int
     """The candidate's place on the page, from 0, the baseline."""

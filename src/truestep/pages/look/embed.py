@@ -1,4 +1,4 @@
-"""Values put into a page without a way out of their place: JSON inside a script element."""
+"""Values put into a page without a way out of their place: JSON inside a script element, text inside a figure."""
 
 from __future__ import annotations
 
@@ -21,3 +21,12 @@ def json_script(name: str, value: Any) -> Markup:
     """
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
     return Markup('<script type="application/json" id="{}">{}</script>').format(name, Markup(text))
+
+
+def figure_text(text: str) -> str:
+    """`text` as plotly shows it literally: plotly reads a small HTML and, in hover texts, `%{...}`.
+
+    >>> figure_text("<b>%{x}</b>")
+    '&lt;b&gt;&#37;{x}&lt;/b&gt;'
+    """
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("%{", "&#37;{")

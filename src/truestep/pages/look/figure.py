@@ -1,8 +1,7 @@
 """A figure as a value: its drawings, words, source and table; or, without data, the words that say why there is none.
 
-A drawing is plain JSON that look/drawing.js draws as SVG: `data`, a list of traces, and `layout`, their axes. The names are
-plotly's, of which it is a small part; all text is text, never markup. Colours are variables of the style sheet
-(`var(--series-1)`), so a figure follows the page's theme.
+Colours are written as variables of the style sheet (`var(--series-1)`); the page's script puts in the value that light,
+dark or paper gives them, so a figure follows the page's theme.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
+
+import plotly.graph_objects as go
 
 from truestep.pages.look.candidates import Look
 from truestep.pages.look.table import Table
@@ -22,7 +23,7 @@ class Panel:
     """One drawing of a figure."""
 
     plot: dict[str, Any]
-    """`data` and `layout`, as `plot` makes them."""
+    """plotly's JSON."""
     label: str | None = None
     """The candidate that the panel is about; None where it is about all."""
     look: Look | None = None
@@ -53,24 +54,23 @@ class Figure:
         assert bool(self.panels) == (self.absent is None) == (self.shows is not None), self.name
 
 
-def plot(traces: list[dict[str, Any]], *, x: str, height: int = 340, **layout: Any) -> dict[str, Any]:
-    """A drawing of `traces` over an axis called `x`, as JSON.
+def plot(traces: list[Any], *, x: str, height: int = 340, **layout: Any) -> dict[str, Any]:
+    """plotly's JSON for `traces`, in the style of all figures: quiet axes, no frame, no legend (the page has its own).
 
-    `layout` lays more over it: `xaxis`, `yaxis` and `yaxis2` (each with `range`, in exponents where its `type` is "log";
-    `tickvals` and `ticktext`; `domain`, its share of the height; `percent`; `showgrid`), and `shapes`, straight lines behind
-    the traces. An axis without a range holds its values.
+    `layout` is plotly's; axes given there are laid over the style's.
     """
-    named = {"title": x, **layout.pop("xaxis", {})}
-    return {"data": traces, "layout": {"height": height, "yaxis": {}, **layout, "xaxis": named}}
+    axes = {"xaxis": {}, "yaxis": {}} | {name: layout.pop(name) for name in list(layout) if name[1:5] == "axis"}
+    axes["xaxis"] = {"title": {"text": x, "standoff": 12}} | axes["xaxis"]
+    style = _STYLE | {"height": height} | {name: _AXIS | axis for name, axis in axes.items()} | layout
+    # An explicit template, even an empty one, keeps plotly's default (8 kB, and another look) out.
+    drawn: dict[str, Any] = go.Figure(traces, go.Layout(template=go.layout.Template(), **style)).to_plotly_json()
+    drawn["layout"].pop("template")
+    return {"data": drawn["data"], "layout": drawn["layout"]}
 
 
 def scatter(x: list[Any], y: list[Any], look: Look, **style: Any) -> dict[str, Any]:
-    """One candidate's trace; its slot ties it to the candidate's button in the legend.
-
-    `style` is its `mode` ("lines", "markers" or both) with `line` and `marker`, `error_x`, `opacity`, `yaxis`; and `hover`, what
-    stands beside a point under the pointer: words with {x}, {y}, {text} (of the point) and {name} (of the trace) in them.
-    """
-    return {"slot": look.slot, "x": x, "y": y, **style}
+    """One candidate's trace; its slot ties it to the candidate's button in the legend."""
+    return {"type": "scatter", "x": x, "y": y, "meta": {"slot": look.slot}, **style}
 
 
 def six(value: float) -> float | None:
@@ -83,7 +83,7 @@ def six(value: float) -> float | None:
 
 
 def logarithmic(low: float, high: float, *, unit: str = "") -> dict[str, Any]:
-    """An axis from `low` to `high`, both above 0, with air around and ticks that read as numbers.
+    """plotly's axis from `low` to `high`, both above 0, with air around and ticks that read as numbers.
 
     >>> logarithmic(0.08, 2.4)["ticktext"]
     ['0.1', '0.2', '0.5', '1', '2']
@@ -125,3 +125,23 @@ _STEPS: tuple[tuple[float, ...], ...] = (
     (1,),
 )
 """Ticks of a decade, the finest first: the first set that gives three ticks or more with room between them is taken."""
+
+_AXIS: dict[str, Any] = {
+    "gridcolor": "var(--rule)",
+    "linecolor": "var(--rule)",
+    "zeroline": False,
+    "automargin": True,
+    "ticks": "",
+    "tickfont": {"color": "var(--muted)", "size": 12},
+}
+
+_STYLE: dict[str, Any] = {
+    "paper_bgcolor": "var(--paper)",
+    "plot_bgcolor": "var(--paper)",
+    "font": {"color": "var(--muted)", "size": 12},
+    "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+    "showlegend": False,
+    "hovermode": "closest",
+    "hoverlabel": {"bgcolor": "var(--panel)", "bordercolor": "var(--edge)", "font": {"color": "var(--ink)"}},
+    "dragmode": "zoom",
+}

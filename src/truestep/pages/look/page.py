@@ -35,8 +35,9 @@ def _environment() -> Environment:
 def render(template: str, *, title: str, figures: Iterable[Figure], **values: Any) -> str:
     """The page as text: `template` (a path below pages/) over the base template, with everything it needs inlined.
 
-    The script that draws figures is inlined only where there is one. The page's policy (a Content-Security-Policy in its
-    head) forbids every request, so a page that needed the network would fail in the browser test.
+    plotly's script is inlined once, as text that page.js starts after the first paint, and only where a figure is drawn. The
+    page's policy (a Content-Security-Policy in its head) forbids every request, so a page that needed the network would fail
+    in the browser test.
     """
     drawn = {figure.name: figure for figure in figures}
     return (
@@ -47,7 +48,7 @@ def render(template: str, *, title: str, figures: Iterable[Figure], **values: An
             figures=drawn,
             style=_inlined("page.css"),
             script=_inlined("page.js"),
-            drawing=_inlined("drawing.js") if any(figure.panels for figure in drawn.values()) else None,
+            plotly=_plotly() if any(figure.panels for figure in drawn.values()) else None,
             **values,
         )
     )
@@ -83,4 +84,13 @@ def write_page(path: Path, html: str) -> Path:
 def _inlined(name: str) -> Markup:
     text = files("truestep.pages.look").joinpath(name).read_text(encoding="utf-8")
     assert "</" not in text, name
+    return Markup(text)
+
+
+@cache
+def _plotly() -> Markup:
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - 5 MB that a page without figures does not need
+
+    text: str = get_plotlyjs()
+    assert "</script" not in text.lower(), "plotly.js would end its own element"
     return Markup(text)

@@ -61,7 +61,7 @@ def _pairs(clock: Clock, sides: Sides) -> Figure:
         source=f"the records of both, to_target.{clock.field}, as between.ratios in this page's JSON has them",
     )
     for panel in figure.panels:
-        panel.plot["layout"]["xaxis"]["title"] = f"A / B in {clock.noun}"
+        panel.plot["layout"]["xaxis"]["title"]["text"] = f"A / B in {clock.noun}"
     if figure.absent:
         return replace(figure, absent="There is no seed that both have run and on which one of the two reached the target.")
     shows = f"Right: {clock.noun} to the target, those of A divided by those of B on the same seed (logarithmic). Right of the "
