@@ -110,9 +110,11 @@ def named() -> str:
         scaler.step(sgd)
 
     def loss_of(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-        return (model(x) - 1).square().mean()
+        return torch.mean((model(x) - 1).square())
 
-    found = truestep.verify(step, [list(torch.randn(8, 3).split(4))], model=model, optimizer=sgd, loss=loss_of, scale=scaler)
+    found = truestep.verify(
+        step, [list(torch.split(torch.randn(8, 3), 4))], model=model, optimizer=sgd, loss=loss_of, scale=scaler
+    )
     return found.reading.kind if found.reading else "nothing"
 
 

@@ -71,7 +71,7 @@ def attempt(gradient: float, scale: float, *, divided: str) -> Attempted:
     def loss(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
         out = model(x)
         out.register_hook(lambda grad: seen.append(grad.item()))
-        return out.float().sum() * gradient
+        return torch.sum(out.float()) * gradient
 
     seen: list[float] = []
     sgd = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -83,7 +83,7 @@ def attempt(gradient: float, scale: float, *, divided: str) -> Attempted:
                 value = loss(model, x)
             attempted.backward(value, weight=1)
     skip = attempted.outcome.skip
-    return Attempted(None if skip else -model.weight.item(), seen[0], skip and str(skip.reason))
+    return Attempted(None if skip else -model.weight.item(), seen[0], str(skip.reason) if skip else None)
 
 
 def _row(done: Attempted) -> tuple[float, float | None, str | None]:

@@ -114,7 +114,7 @@ def named() -> str:
     sgd = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def squared(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-        return (model(x) - 1).square().mean()
+        return torch.mean((model(x) - 1).square())
 
     def step(window: list[torch.Tensor]) -> None:
         sgd.zero_grad()
@@ -122,7 +122,7 @@ def named() -> str:
             torch.autograd.backward(squared(model, x) / len(window))
         sgd.step()
 
-    found = truestep.verify(step, [list(torch.randn(16, 3).split([12, 4]))], model=model, optimizer=sgd, loss=squared)
+    found = truestep.verify(step, [list(torch.split(torch.randn(16, 3), [12, 4]))], model=model, optimizer=sgd, loss=squared)
     return found.reading.kind if found.reading else "nothing"
 
 

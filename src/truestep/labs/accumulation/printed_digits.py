@@ -89,7 +89,7 @@ def window(seed: int, *sizes: int) -> list[Microbatch]:
     """The rows, in microbatches of these sizes; of a single size as often as it goes."""
     x, y = data(seed)
     cuts = list(sizes) if len(sizes) > 1 else sizes[0]
-    return list(zip(x.split(cuts), y.split(cuts), strict=True))
+    return list(zip(torch.split(x, cuts), torch.split(y, cuts), strict=True))
 
 
 def weights(seed: int, *sizes: int, weigh: bool = True) -> tuple[float, ...]:

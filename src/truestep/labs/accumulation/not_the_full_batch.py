@@ -1,0 +1,286 @@
+"""Where accumulation is not the full batch, whatever the weights and the precision: each case named by verify."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
+
+import truestep
+from truestep.labs.asking.ask import Buckets, Choice, Column, Number, Open, Option, Tempting
+from truestep.labs.lab import After, Lab
+from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
+
+Loss = Callable[[nn.Module, Tensor], Tensor]
+SPLITS = {"equal": (8, 8), "unequal": (12, 4)}
+NUMBERS = (0.0, 2.0, 10.0, 12.0)
+"""One feature of four examples."""
+NORM_EPSILON = 1e-5
+"""What BatchNorm adds to the variance."""
+CANCELLED = 4 * 12 * 2.0**-24
+"""Four float32 roundings of numbers up to 12, of which differences of 1 are left."""
+ROUNDINGS = 16 * 2.0**-24
+VERDICTS = "two microbatches beside the full batch, by verify"
+NORMALISED = "one feature of four examples, normalised by BatchNorm"
+
+
+def shows() -> Shown:
+    """Each case verified: those that accumulate, and those that do not, with what they are by arithmetic."""
+    found = {name: verified(name) for name in CASES}
+    checks = tuple(
+        Check(what=f"verify of {name}", expected="passed", measured=found[name], because=because)
+        for name, because in (
+            ("a linear model", "each example's output and loss are its own"),
+            ("LayerNorm", "it normalises each example by itself"),
+        )
+    )
+    rows = tuple((name, verdict) for name, verdict in found.items())
+    tables = (
+        Table(title=VERDICTS, columns=("case", "verdict"), rows=rows),
+        Table(
+            title=NORMALISED, columns=("example", "its number", "in two microbatches", "in the full batch"), rows=_normalised()
+        ),
+    )
+    edges = (_batch_norm(found), _statistics(), _apart(), _dropout(found), _contrastive(found), _logarithms())
+    return Shown(checks=checks, wrong=(_equally(found),), edges=edges, tables=tables)
+
+
+def squared(model: nn.Module, x: Tensor) -> Tensor:
+    """Mean squared distance from 1."""
+    return torch.mean((model(x) - 1).square())
+
+
+def contrastive(model: nn.Module, x: Tensor) -> Tensor:
+    """Each example has to find its noisy twin among those of its batch (van den Oord et al. 2018, InfoNCE)."""
+    left, right = normalize(model(x), dim=1), normalize(model(x + x.flip(1) / 8), dim=1)
+    return cross_entropy(left @ right.T * 2, torch.arange(len(x)))
+
+
+CASES: dict[str, tuple[Callable[[], nn.Module], Loss, str]] = {
+    "a linear model": (lambda: nn.Linear(3, 4), squared, "equal"),
+    "LayerNorm": (lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 1)), squared, "equal"),
+    "BatchNorm": (lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)), squared, "equal"),
+    "two dropouts": (lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 1)), squared, "equal"),
+    "contrastive loss": (lambda: nn.Linear(3, 4), contrastive, "equal"),
+    "12 and 4 averaged equally": (lambda: nn.Linear(3, 1), squared, "unequal"),
+}
+"""Of each case the model, the loss, and how 16 examples are split."""
+
+
+def verified(name: str) -> str:
+    """ "passed", or the kind of what verify names."""
+    build, loss, split = CASES[name]
+    torch.manual_seed(1)
+    model, window = build(), list(torch.split(torch.randn(16, 3), list(SPLITS[split])))
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(window: list[Tensor]) -> None:
+        sgd.zero_grad()
+        for x in window:
+            torch.autograd.backward(loss(model, x) / len(window))
+        sgd.step()
+
+    if split == "equal":
+        result = truestep.verify(truestep.Update(model, sgd, loss=loss), [window])
+    else:
+        result = truestep.verify(step, [window], model=model, optimizer=sgd, loss=loss)
+    named = result.coupling or result.reading
+    return "passed" if result.passed else named.kind if named else "nothing named"
+
+
+def normalise(numbers: Sequence[float]) -> tuple[float, ...]:
+    """BatchNorm of one feature, in training, by torch."""
+    norm = nn.BatchNorm1d(1, eps=NORM_EPSILON)
+    return tuple(norm(torch.tensor(numbers)[:, None]).flatten().tolist())
+
+
+def arithmetic(numbers: Sequence[float]) -> tuple[float, ...]:
+    """The same by plain arithmetic: less the mean, over the root of the variance."""
+    mean = math.fsum(numbers) / len(numbers)
+    variance = math.fsum((each - mean) ** 2 for each in numbers) / len(numbers)
+    return tuple((each - mean) / math.sqrt(variance + NORM_EPSILON) for each in numbers)
+
+
+def _normalised() -> tuple[tuple[str, float, float, float], ...]:
+    parts, whole = (*normalise(NUMBERS[:2]), *normalise(NUMBERS[2:])), normalise(NUMBERS)
+    return tuple((str(place + 1), *each) for place, each in enumerate(zip(NUMBERS, parts, whole, strict=True)))
+
+
+def _batch_norm(found: dict[str, str]) -> Edge:
+    return Edge(
+        where="BatchNorm: a microbatch has a mean and a variance of its own",
+        check=Check(
+            what="what verify names, of BatchNorm",
+            expected="batch-norm",
+            measured=found["BatchNorm"],
+            because="rows agree before it and differ after it",
+        ),
+    )
+
+
+def _statistics() -> Edge:
+    return Edge(
+        where="the same in numbers: 0 and 2 are one microbatch, 10 and 12 the other",
+        check=Check(
+            what="normalised in two microbatches",
+            expected=(*arithmetic(NUMBERS[:2]), *arithmetic(NUMBERS[2:])),
+            measured=(*normalise(NUMBERS[:2]), *normalise(NUMBERS[2:])),
+            within=CANCELLED,
+            because="each pair has its own mean, 1 or 11, and a variance of 1; four roundings of numbers up to 12",
+        ),
+    )
+
+
+def _apart() -> Edge:
+    return Edge(
+        where="and the four in one batch",
+        check=Check(
+            what="normalised in the full batch",
+            expected=arithmetic(NUMBERS),
+            measured=normalise(NUMBERS),
+            within=CANCELLED,
+            because="the mean is 6, the variance 26: the pairs lie apart",
+        ),
+    )
+
+
+def _dropout(found: dict[str, str]) -> Edge:
+    return Edge(
+        where="dropout: the microbatches draw other numbers than the full batch does",
+        check=Check(
+            what="what verify names, of two dropouts",
+            expected="dropout",
+            measured=found["two dropouts"],
+            because="their layers draw in turn: the second microbatch's first draw comes after the first one's last. Equally "
+            "right",
+        ),
+    )
+
+
+def _contrastive(found: dict[str, str]) -> Edge:
+    return Edge(
+        where="a contrastive loss: examples are each other's negatives",
+        check=Check(
+            what="what verify names, of a contrastive loss",
+            expected="loss",
+            measured=found["contrastive loss"],
+            because="no module couples the rows, and the mean of the microbatches' losses is not the full batch's loss",
+        ),
+    )
+
+
+def _logarithms() -> Edge:
+    """With weights of 0 all similarities are equal, and the loss is the logarithm of the batch."""
+    model = nn.Linear(3, 4, bias=False)
+    nn.init.zeros_(model.weight)
+    x = torch.randn(16, 3)
+    return Edge(
+        where="the same in numbers: with all similarities equal it asks for one in as many as there are",
+        check=Check(
+            what="contrastive loss of 16 in one batch, and mean of two microbatches of 8",
+            expected=(math.log(16), math.log(8)),
+            measured=(contrastive(model, x).item(), sum(contrastive(model, part).item() for part in torch.split(x, 8)) / 2),
+            within=math.log(16) * ROUNDINGS,
+            because="log 16 and log 8: accumulated, 8 negatives are never seen; to repair it all embeddings are needed at once",
+        ),
+    )
+
+
+def _equally(found: dict[str, str]) -> Wrong:
+    check = Check(
+        what="what verify names, of 12 and 4 averaged equally",
+        expected="mean-of-means",
+        measured=found["12 and 4 averaged equally"],
+        because="nothing couples the rows here: the weights alone are wrong, and declaring them repairs it",
+    )
+    return Wrong(
+        how="divide unequal microbatches by their number", check=check, damage="the 4 examples count three times as much"
+    )
+
+
+LAB = Lab(
+    name="not-the-full-batch",
+    facts=("B7",),
+    topic="accumulation",
+    title="Where accumulation is another update",
+    claim="Accumulating gradients over N microbatches gives the update of one batch that is N times as large.",
+    source="torch's automatic mixed precision examples, 'Gradient accumulation', which adds gradients over an effective batch; "
+    "Ioffe & Szegedy 2015 for batch statistics",
+    condition="no module and no loss looks across examples, none draws at random, and the weights are what the losses are "
+    "means over.",
+    shows=shows,
+    after=(After(lab="mean-of-means", why="it shows the one of these cases that right weights repair"),),
+    asks=(
+        Buckets(
+            key="sort",
+            prompt="16 examples in two microbatches. Which of these give the full batch's gradient?",
+            buckets=("the full batch's", "another"),
+            answer=lambda shown: {
+                case: "the full batch's" if verdict == "passed" else "another" for case, verdict in shown.table(VERDICTS).rows
+            },
+            why={
+                "a linear model": "each example has an output and a loss of its own",
+                "LayerNorm": "it normalises over features, within an example",
+                "BatchNorm": "it normalises over the examples of its microbatch",
+                "two dropouts": "they draw other numbers: another update, and as right as the other",
+                "contrastive loss": "examples are each other's negatives, and only of their microbatch",
+                "12 and 4 averaged equally": "the weights are wrong, and can be put right",
+            },
+        ),
+        Column(
+            key="norm",
+            prompt="0 and 2 are one microbatch, 10 and 12 the other. What does BatchNorm make of them?",
+            table=lambda shown: shown.table(NORMALISED),
+            blank="in two microbatches",
+            why="Each pair has its own mean, 1 and 11, and a deviation of 1: it forgets that the pairs lie apart.",
+        ),
+        Number(
+            key="log",
+            prompt="A contrastive loss with all similarities equal: mean of two microbatches of 8?",
+            answer=lambda shown: shown.measured("contrastive loss of 16 in one batch, and mean of two microbatches of 8")[1],
+            why="log 8 = 2.079 in each, and so their mean.",
+            tempting=(
+                Tempting(
+                    value=lambda shown: shown.measured("contrastive loss of 16 in one batch, and mean of two microbatches of 8")[
+                        0
+                    ],
+                    why="log 16 is one batch of 16: each finds its twin among 16.",
+                ),
+                Tempting(value=lambda _: math.log(8) / 2, why="The mean of two equal losses is not half of one."),
+            ),
+        ),
+        Choice(
+            key="repair",
+            prompt="Of a model with BatchNorm, which change makes accumulation the full batch's update?",
+            eliminate=True,
+            answer=lambda shown: shown.measured("verify of LayerNorm"),
+            options=(
+                Option(
+                    text="LayerNorm in its place", value="passed", why="It looks at one example at a time. It is another model."
+                ),
+                Option(
+                    text="another weight for each microbatch",
+                    value="weights",
+                    why="Tempting, for it repairs unequal counts. The outputs differ before any weight is applied.",
+                ),
+                Option(text="float32", value="float32", why="The gap is not one of precision; all of this ran in float32."),
+            ),
+        ),
+        Open(
+            key="analogy",
+            prompt="Explain accumulation by a shopping bill that is paid in four visits. Where does the analogy break?",
+            rubric=(
+                "Adding up in parts gives the same total, whatever the order",
+                "It breaks where a price depends on what else is in the basket: batch statistics, contrastive losses",
+                "Averages need the number of items of each visit",
+            ),
+            strong="Four partial bills add up to the whole bill. A discount on the basket breaks it: its price depends on the "
+            "company, as BatchNorm's output does. And a mean price needs the items of each visit.",
+            weak="Four small steps are as good as one big one.",
+            follow_up="Which of the broken cases is no mistake at all?",
+        ),
+    ),
+)
