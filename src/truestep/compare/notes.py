@@ -12,9 +12,13 @@ from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Standing
 from truestep.pages.words import counted, ratio_words, significant
 from truestep.run.faults import LABEL
+from truestep.stats.coverage import shortfalls
 
 CONTENDED = 0.8
 """The share of process CPU time in wall time x threads below which a machine counts as contended."""
+
+RARE = 0.1
+"""The chance of a failure for which coverage is told where no run failed: a handful of runs cannot exclude it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,8 @@ def notes(protocol: Protocol, standings: Sequence[Standing], limits: Limits, tau
         "never reached": _never_reached(protocol, standings),
         "target": _target(protocol),
         "too few seeds": _too_few_seeds(protocol, standings, limits),
+        "coverage": _coverage(standings),
+        "below zero": _below_zero(standings),
         "fault": _faults(standings),
         "emulated": _emulated(standings),
         "at once": _at_once(protocol),
@@ -86,6 +92,39 @@ def _too_few_seeds(protocol: Protocol, standings: Sequence[Standing], limits: Li
         yield (
             f"No claim: {seeds} can give no p below {significant(least)}, and {rivals} against the baseline at "
             f"alpha = {protocol.alpha:g} take {limits.seeds_needed} seeds."
+        )
+
+
+def _coverage(standings: Sequence[Standing]) -> Iterator[str]:
+    """How often intervals hold the truth where runs fail: one in ten, and as many as failed here."""
+    runs = max((one.runs for one in standings), default=0)
+    cases = {RARE: "one in ten fails"} if runs > 1 else {}
+    for one in standings:
+        if 0 < one.reached < one.runs == runs:
+            share = (one.runs - one.reached) / one.runs
+            cases.setdefault(share, f"{one.runs - one.reached} in {one.runs} fail, as of {one.candidate}")
+    found = [
+        f"if {words}, that of the {name} in {share:.0%}"
+        for failing, words in cases.items()
+        for name, share in shortfalls(runs=runs, failing=failing)
+    ]
+    if found:
+        at = counted(runs, "run")
+        yield f"A 95 % interval holds the truth less often than 95 % where runs fail: at {at}, {'; '.join(found)}."
+
+
+def _below_zero(standings: Sequence[Standing]) -> Iterator[str]:
+    """Student's interval knows no bounds: at two or three runs it can begin below any possible time."""
+    found = [
+        one
+        for one in standings
+        if any(each is not None and each.interval is not None and each.interval.low < 0 for each in one.estimates.values())
+    ]
+    if found:
+        names, runs = ", ".join(one.candidate for one in found), counted(min(one.runs for one in found), "run")
+        yield (
+            f"The 95 % interval of a mean is Student's, as far below it as above: at {runs} it begins below 0 for {names}, "
+            "where no time can lie. More seeds narrow it."
         )
 
 

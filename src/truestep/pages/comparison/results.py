@@ -71,7 +71,11 @@ def estimate_cell(estimate: Mapping[str, Any] | None, words: Words) -> Cell:
 
 
 def _between(interval: Mapping[str, float] | None, words: Words) -> Cell:
-    return Cell(words="no interval" if interval is None else f"{words(interval['low'])} to {words(interval['high'])}")
+    """Both ends, or the one number that they are."""
+    if interval is None:
+        return Cell(words="no interval")
+    low, high = words(interval["low"]), words(interval["high"])
+    return Cell(words=low if low == high else f"{low} to {high}")
 
 
 def _speedup(one: Standing, clock: str) -> Cell:
