@@ -1,9 +1,10 @@
-"""Cost of an inspected attempt, as a multiple of a plain one, side by side in one run.
+"""Cost of one more inspected attempt, as a multiple of a plain one; and what an inspection costs once, in seconds.
 
-usage: inspect_cost.py [ROUNDS]      (one thread; every round makes plain attempts, then a whole inspection)
-An inspection makes 4 inspected attempts and 5 plain ones; (all of it - 5 plain) / 4 is what one inspected costs. All of it is
-counted: undoing, operators, MX, the result; `recorded` has the record for JSON and pages too. In seconds of the processor.
-`again` is the noise floor.
+usage: inspect_cost.py [ROUNDS]      (one thread; every round makes plain attempts, then inspections of few and of many)
+Both inspections make the same attempts, of which 4 or 12 are inspected: their difference over 8 is what an inspected attempt costs
+more than a plain one, and `one more` is that plus 1, plain ones being 1. `once` is what is left of the inspection of 4 without its
+attempts: making ready and undoing, operators, MX and fp8, the float32 run beside, the result; `record` is made of it for JSON and
+pages. In seconds of the processor, medians of the rounds. `again` is the noise floor: plain attempts over plain attempts.
 """
 
 import statistics
@@ -19,7 +20,7 @@ from truestep.tasks.loading import load
 
 torch.set_num_threads(1)
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-INSPECTED, AFTER = 4, 8
+FEW, MANY, AFTER = 4, 12, 12
 
 
 def task(name, policy):
@@ -48,25 +49,24 @@ def seconds(work):
     return time.process_time() - start
 
 
-def ratios(update, windows):
-    """Seconds of a plain attempt, and medians of the ratios."""
+def round_of(update, windows):
+    """One round's seconds of a plain attempt, noise floor, cost of one more inspected, seconds once, seconds of the record."""
 
     def plain():
         for window in windows:
             update(window)
 
-    def inspected():
-        made.append(inspect(update, windows, attempts=INSPECTED, after=AFTER))
+    def inspected(attempts):
+        made.append(inspect(update, windows, attempts=attempts, after=AFTER))
 
-    made, found = [], []
-    for work in (plain, inspected):
-        work()
-    for _ in range(ROUNDS):
-        base, again, ours = (seconds(work) for work in (plain, plain, inspected))
-        recorded = ours + seconds(made[-1].record)
-        one = (base + again) / (2 * len(windows))
-        found.append((one, again / base, *((each / one - (AFTER + 1 - INSPECTED)) / INSPECTED for each in (ours, recorded))))
-    return [statistics.median(column) for column in zip(*found, strict=True)]
+    made = []
+    first, few, again, many, last = (
+        seconds(work) for work in (plain, lambda: inspected(FEW), plain, lambda: inspected(MANY), plain)
+    )
+    one = (first + again + last) / (3 * len(windows))
+    more = (many - few) / (MANY - FEW) / one + 1
+    once = few - one * (len(windows) - FEW + FEW * more)
+    return one, last / first, more, once, seconds(made[0].record)
 
 
 CONTENDERS = {
@@ -78,7 +78,11 @@ CONTENDERS = {
     "mlp 64, batch 32, fp16": lambda: mlp("fp16", 64, 32),
 }
 
-print(f"{'':28} {'plain ms':>9} {'again':>6} {'inspected':>9} {'recorded':>9}")
-for name, make in CONTENDERS.items():
-    base, again, ours, recorded = ratios(*make())
-    print(f"{name:28} {base * 1e3:9.1f} {again:6.2f} {ours:9.2f} {recorded:9.2f}")
+if __name__ == "__main__":
+    print(f"{'':28} {'plain ms':>9} {'again':>6} {'one more':>9} {'once s':>7} {'record s':>9}")
+    for name, make in CONTENDERS.items():
+        update, windows = make()
+        round_of(update, windows)
+        rounds = [round_of(update, windows) for _ in range(ROUNDS)]
+        base, again, more, once, record = (statistics.median(column) for column in zip(*rounds, strict=True))
+        print(f"{name:28} {base * 1e3:9.1f} {again:6.2f} {more:9.2f} {once:7.2f} {record:9.2f}", flush=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from truestep.formats import FORMATS
-from truestep.inspection.numbers import Numbers
+from truestep.inspection.numbers import SCALED, Numbers
 from truestep.inspection.result import Advice, Movement
 from truestep.inspection.scales import scale_range
-from truestep.inspection.spread import Losses
+from truestep.inspection.spread import Losses, Spread
 from truestep.inspection.words import percent
 
 NEGLIGIBLE = 0.001
@@ -30,13 +30,10 @@ def advise(numbers: Sequence[Numbers], whole: Sequence[Numbers], movements: Sequ
 
 
 def _on_scale(whole: Sequence[Numbers]) -> Iterator[Advice]:
-    gradients = [each for each in whole if each.kind in ("activation gradients", "weight gradients") and each.spread.nonzero]
+    gradients = [each for each in whole if each.kind in SCALED and each.spread.nonzero]
     if not gradients:
         return
-    both = gradients[0].spread
-    for each in gradients[1:]:
-        both = both + each.spread
-    scales = scale_range(both, FORMATS["fp16"])
+    scales = scale_range(Spread.total([each.seen for each in gradients]), FORMATS["fp16"])
     assert scales.advised is not None
     yield Advice(layer=None, action="scale", text=f"for fp16, take a loss scale of 2^{scales.advised}", reason=str(scales))
 
@@ -66,8 +63,8 @@ def _on_fp16(layer: str, kinds: Mapping[str, Numbers]) -> Iterator[Advice]:
         )
         yield Advice(layer=layer, action="keep wide", text=text, reason=reason)
         return
-    gradients = [each for kind, each in kinds.items() if kind in ("activation gradients", "weight gradients")]
-    ranges = [(each.kind, scale_range(each.spread, fp16)) for each in gradients if each.spread.nonzero]
+    gradients = [each for kind, each in kinds.items() if kind in SCALED]
+    ranges = [(each.kind, scale_range(each.seen, fp16)) for each in gradients if each.spread.nonzero]
     lossy = [(kind, each) for kind, each in ranges if each.least_losses and (each.least_losses.share("lost") or 0) > NEGLIGIBLE]
     if lossy:
         reason = "; ".join(f"{kind}: {each}" for kind, each in lossy)

@@ -18,9 +18,8 @@ from truestep.engine.update import Update
 from truestep.errors import SkipLimitError, UsageError
 from truestep.inspection.advice import advise
 from truestep.inspection.capture import Capture, Watched
-from truestep.inspection.counting import elements
 from truestep.inspection.movement import Moving
-from truestep.inspection.numbers import SCALED, Kind, Numbers
+from truestep.inspection.numbers import Kind, Numbers
 from truestep.inspection.reference import float32_gradients, operations_of
 from truestep.inspection.result import Inspected, Inspection, Operation
 from truestep.inspection.rows import Row, named_dtype, together
@@ -28,8 +27,9 @@ from truestep.probe import operations as probe
 from truestep.probe.buffers import Buffers
 
 _NARROW = (
-    "Predicted: the spread of a float32 run of the same windows from the same weights and random state, rounded to nearest by"
-    " each format's own rules. It leaves out what low precision does to the numbers on their way."
+    "Predicted, and measured against: a float32 run of the windows of the first and the last inspected attempt, from the same"
+    " weights and random state, rounded to nearest by each format's own rules. It leaves out what low precision does to the numbers"
+    " on their way. The scales that lose nothing go by the policy's own numbers in the attempts between, too."
 )
 _WIDE = (
     "Predicted: the spread of the policy's own numbers, whose format has float32's range, rounded to nearest by each format's own"
@@ -54,6 +54,8 @@ class Inspecting:
         self._wide = torch.finfo(self._plan.policy.compute).tiny == torch.finfo(torch.float32).tiny
         """Whether what the policy computes in has float32's range, so that its own numbers are counted."""
         self._compute = named_dtype(self._plan.policy.compute)
+        self._ends = (self._places[0], self._places[-1])
+        """Where weights are counted, and where the policy's own numbers are held against float32 if they cannot stand for it."""
         self._capture, self._moving = Capture(self._plan.store, self._plan.policy.compute), Moving()
         self._inspected: list[Inspected] = []
         self._operations: dict[probe.Operation, int] = {}
@@ -77,7 +79,7 @@ class Inspecting:
             return outcome
 
     def _inspect(self, window: list[Any], given: Sequence[Any], index: int) -> None:
-        """One attempt: in float32, under the policy as it is, and, of the first, its operators."""
+        """One attempt: in float32 where it has to be, under the policy as it is, and, of the first, its operators."""
         update, capture = self._update, self._capture
         exponent = _exponent(update.scale.value)
         drawn, buffers = random_state(), Buffers(self._plan.model)
@@ -88,7 +90,7 @@ class Inspecting:
                 if not self._inspected:
                     self._operations, self._microbatches = operations_of(update, window, trained), len(window)
                     _back(buffers, drawn)
-                if not self._wide or (self._low and not self._inspected):
+                if index in self._ends if not self._wide else self._low and not self._inspected:
                     self._expect(window, trained, exponent)
                     _back(buffers, drawn)
                 self._run(window, given, index, exponent)
@@ -104,7 +106,7 @@ class Inspecting:
 
         def expect(row: Row, source: Hashable, tensor: Tensor) -> None:
             if not self._wide:
-                row.count(tensor, exponent, blocks=first)
+                row.count(tensor, exponent, scaled=False, blocks=first)
             row.expect(source, tensor)
 
         capture.take, capture.in_float32 = expect, True
@@ -120,7 +122,7 @@ class Inspecting:
         capture, compute, first = self._capture, self._plan.policy.compute, not self._inspected
 
         def count(row: Row, source: Hashable, tensor: Tensor) -> None:
-            row.count(tensor, 0, blocks=first)
+            row.count(tensor, 0, scaled=False, blocks=first)
             if compared:
                 row.expect(source, tensor)
 
@@ -132,14 +134,17 @@ class Inspecting:
     def _run(self, window: list[Any], given: Sequence[Any], index: int, exponent: int) -> None:
         update, capture, first = self._update, self._capture, not self._inspected
         scale, before = update.scale.value, {name: each.clone() for name, each in update.weights().items()}
-        compared = self._low and (first or not self._wide)
-        if index in (self._places[0], self._places[-1]):
+        beside = not self._wide and index in self._ends
+        compared = self._low and (first or beside)
+        if index in self._ends:
             self._weigh(compared=compared)
         capture.stepped.clear()
 
         def take(row: Row, source: Hashable, tensor: Tensor) -> None:
             if self._wide:
-                row.count(_unscaled(tensor, exponent) if row.kind in SCALED else tensor, exponent, blocks=first)
+                row.count(tensor, exponent, scaled=True, blocks=first)
+            elif not beside:
+                row.count_between(tensor, exponent)
             if compared:
                 row.compare(source, tensor)
 
@@ -147,12 +152,12 @@ class Inspecting:
 
         def begin(place: int) -> None:
             nonlocal compared
-            compared = self._low and (not self._wide or (first and place == 0))
+            compared = beside or (self._wide and self._low and first and place == 0)
             capture.take, capture.in_float32 = take, False
 
         def end() -> None:
             nonlocal compared
-            capture.take, compared = None, not self._wide
+            capture.take, compared = None, beside
 
         watched = Watched(window, begin, end)
         watched.ends_epoch = bool(getattr(given, "ends_epoch", False))
@@ -231,11 +236,6 @@ def _exponent(scale: float) -> int:
 def _back(buffers: Buffers, drawn: dict[str, Any]) -> None:
     buffers.restore()
     set_random_state(drawn)
-
-
-def _unscaled(tensor: Tensor, exponent: int) -> Tensor:
-    """Over 2^exponent, exactly."""
-    return elements(tensor).double() * 2.0**-exponent if exponent else tensor
 
 
 def _operation(found: probe.Operation, calls: int) -> Operation:

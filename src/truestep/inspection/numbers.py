@@ -22,8 +22,8 @@ class Measured:
     dtypes: tuple[str, ...]
     """The formats that autocast really used, by our names ("fp16"), or torch's where the table has none; sorted."""
     elements: int
-    """Finite and not 0 in float32, where both runs made the same tensor. Under a policy whose format has float32's range, of
-    the first microbatch of the first inspected attempt."""
+    """Finite and not 0 in float32, where both runs made the same tensor. Of the first and the last inspected attempt; under
+    a policy whose format has float32's range, of the first microbatch of the first."""
     flushed: int
     """Of these: 0 in the attempt."""
     overflowed: int
@@ -47,9 +47,10 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """One kind of numbers of one layer, over all inspected attempts, weights of the first and the last; in original units.
+    """One kind of numbers of one layer, in original units.
 
-    Of the policy's own run where its format has float32's range, else of a float32 run of the same windows.
+    Of the policy's own run in all inspected attempts where its format has float32's range (weights: of the first and the last),
+    else of a float32 run of the windows of the first and the last.
     """
 
     layer: str
@@ -60,6 +61,9 @@ class Numbers:
     tensors: int
     """How many tensors were looked at."""
     spread: Spread
+    between: Spread | None = None
+    """Under fp16, the policy's own numbers of the inspected attempts between the first and the last, in original units: what it
+    flushed is among their zeros. Only `scales` goes by them too. None where there are none, or `spread` has them."""
     format: str
     """What `at_one`, `in_use` and `scales` are about: the format that the tensors really had in the attempts, or the policy's,
     where they had several. The row of all layers adds up theirs."""
@@ -84,6 +88,11 @@ class Numbers:
     """In words what is particular ("every number is 0"); None where nothing is."""
 
     @property
+    def seen(self) -> Spread:
+        """All numbers that are known: `spread`, and those between."""
+        return self.spread if self.between is None else self.spread + self.between
+
+    @property
     def formats(self) -> dict[str, Losses]:
         """Predicted at scale 1, by the name of each format that numbers are stored in."""
         return {name: self.spread.losses(each) for name, each in STORABLE.items()}
@@ -97,6 +106,7 @@ class Numbers:
             "tensors": self.tensors,
             "format": self.format,
             "spread": self.spread.record(),
+            "between": None if self.between is None else self.between.record(),
             "at_one": self.at_one.record(),
             "in_use": self.in_use.record(),
             "measured": None if self.measured is None else self.measured.record(),

@@ -51,7 +51,10 @@ class Row:
 
     def __init__(self, layer: str, module: str, kind: Kind) -> None:
         self.layer, self.module, self.kind = layer, module, kind
-        self._counted: dict[int, Counting] = {}
+        self._counted: dict[tuple[int, bool], Counting] = {}
+        """By the exponent of the scale, and whether what was counted had it."""
+        self._between: dict[int, Counting] = {}
+        """By the exponent of the scale that it had."""
         self._relative = Relative()
         self._expected: dict[Hashable, deque[_Expected]] = {}
         """The float32 tensors of this attempt, by source and in order."""
@@ -60,12 +63,16 @@ class Row:
         self._pairs: list[tuple[Tensor, Tensor]] = []
         """Of small tensors, the bits in float32 and in low precision, which wait to be compared together."""
 
-    def count(self, tensor: Tensor, scale: int, *, blocks: bool) -> None:
-        """A tensor in original units, `scale` being the exponent of the loss scale; `blocks`: what MX makes of it too."""
-        held = elements(tensor)
-        self._counted.setdefault(scale if self.kind in SCALED else 0, Counting()).add(held)
+    def count(self, tensor: Tensor, scale: int, *, scaled: bool, blocks: bool) -> None:
+        """A tensor, `scale` being the exponent of the loss scale; `scaled`: it has it; `blocks`: what MX makes of it too."""
+        held, key = elements(tensor), (scale if self.kind in SCALED else 0, scaled)
+        self._counted.setdefault(key, Counting()).add(held)
         if blocks:
             self._relative.add(held)
+
+    def count_between(self, tensor: Tensor, scale: int) -> None:
+        """A tensor of an attempt that had no float32 run: what the policy flushed of it is not known."""
+        self._between.setdefault(scale if self.kind in SCALED else 0, Counting()).add(elements(tensor))
 
     def expect(self, source: Hashable, tensor: Tensor) -> None:
         """A tensor of the float32 run, of which low precision will make its own."""
@@ -115,8 +122,10 @@ class Row:
     def numbers(self, policy: str) -> Numbers:
         """The row, once all attempts are over; `policy` is the format that the policy computes in."""
         self._settle()
-        spreads = {scale: each.spread() for scale, each in self._counted.items()}
-        spread = Spread.total([*spreads.values()])
+        spreads = [(scale, each.spread().shifted(-scale * scaled)) for (scale, scaled), each in self._counted.items()]
+        spread = Spread.total([each for _, each in spreads])
+        between = [each.spread().shifted(-scale) for scale, each in self._between.items()]
+        seen = Spread.total([spread, *between])
         dtypes = tuple(sorted(map(named_dtype, self._dtypes)))
         stored = FORMATS[dtypes[0] if len(dtypes) == 1 and dtypes[0] in FORMATS else policy]
         return Numbers(
@@ -125,11 +134,12 @@ class Row:
             kind=self.kind,
             tensors=sum(each.tensors for each in self._counted.values()),
             spread=spread,
+            between=Spread.total(between) if between else None,
             format=stored.name,
             at_one=spread.losses(stored),
-            in_use=_sum([each.losses(stored, scale=scale) for scale, each in spreads.items()]),
+            in_use=_sum([each.losses(stored, scale=scale) for scale, each in spreads]),
             measured=Measured(dtypes=dtypes, **self._counts) if dtypes else None,
-            scales=scale_range(spread, stored) if self.kind in SCALED else None,
+            scales=scale_range(seen, stored) if self.kind in SCALED else None,
             blocks=self._relative.blocks(),
             per_tensor=self._relative.per_tensor(),
             block_error=self._relative.error,
@@ -140,6 +150,7 @@ class Row:
 def together(rows: list[Numbers], kind: Kind, policy: str) -> Numbers:
     """All layers' rows of one kind as one."""
     spread = Spread.total([each.spread for each in rows])
+    between = [each.between for each in rows if each.between is not None]
     measured = [each.measured for each in rows if each.measured is not None]
     counts = ("elements", "flushed", "overflowed", "infinities", "nans", "unmatched")
     added: dict[str, Any] = {name: sum(getattr(each, name) for each in measured) for name in counts}
@@ -150,11 +161,12 @@ def together(rows: list[Numbers], kind: Kind, policy: str) -> Numbers:
         kind=kind,
         tensors=sum(each.tensors for each in rows),
         spread=spread,
+        between=Spread.total(between) if between else None,
         format=rows[0].format if len({each.format for each in rows}) == 1 else policy,
         at_one=_sum([each.at_one for each in rows]),
         in_use=_sum([each.in_use for each in rows]),
         measured=Measured(dtypes=dtypes, **added) if measured else None,
-        scales=scale_range(spread, FORMATS[policy]) if kind in SCALED else None,
+        scales=scale_range(Spread.total([spread, *between]), FORMATS[policy]) if kind in SCALED else None,
         blocks={name: _sum([each.blocks[name] for each in rows]) for name in rows[0].blocks},
         per_tensor={name: _sum([each.per_tensor[name] for each in rows]) for name in rows[0].per_tensor},
         block_error=max((each.block_error for each in rows if each.block_error is not None), default=None),

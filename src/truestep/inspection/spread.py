@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property
 from itertools import accumulate
@@ -159,6 +159,12 @@ class Spread:
             smallest=min((each.smallest for each in spreads if each.smallest is not None), default=None),
             largest=max((each.largest for each in spreads if each.largest is not None), default=None),
         )
+
+    def shifted(self, by: int) -> Spread:
+        """The spread of the same numbers times 2^by."""
+        ends = [None if each is None else math.ldexp(each, by) for each in (self.smallest, self.largest)]
+        bins = {exponent + by: counts for exponent, counts in self.bins.items()}
+        return replace(self, bins=bins, smallest=ends[0], largest=ends[1])
 
     @cached_property
     def _above(self) -> tuple[int, list[int]]:
