@@ -1,21 +1,21 @@
-"""`truestep labs`: executable facts, listed, run and shown, checked."""
+"""`truestep labs`: executable facts, listed, run and shown, checked, and asked before they are told."""
 
 from __future__ import annotations
 
+import os
 import sys
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from truestep.cli._labs import described, print_lab, print_verdict, record
 from truestep.cli._output import print_json, print_table
 from truestep.errors import UsageError
 
 if TYPE_CHECKING:
     from truestep.labs.lab import Lab
-    from truestep.labs.shown import Check, Shown, Table
-
-_COLUMNS = ["what", "expected", "measured", "within", "holds"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,9 @@ class Command:
     Without a name: the labs by topic. With one: its claim, what theory gives beside what the engine measured, the wrong ways with
     their damage, where the claim stops being true, and the stages as tables. Exit code 1 where something measured is not what
     theory gives.
+
+    With --ask you predict first: the run gives the answer. How sure you are is asked before it is told, and kept. Options stand
+    in another order every day, the same for all who are asked that day; on sheets (--ask --json, --answers) it never changes.
     """
 
     name: Annotated[str | None, tyro.conf.Positional] = None
@@ -33,28 +36,91 @@ class Command:
     """Run every lab."""
     check: bool = False
     """Print a line a lab in place of all that it shows."""
+    ask: bool = False
+    """Ask before telling: a lab's exercises; without a name a session over all, due ones first. --json: print the questions."""
+    answers: Path | None = None
+    """Grade a JSON file of answers: {"lab/key": {"answer": ..., "confidence": 3}}. A wrong answer is no failure: exit code 0."""
+    run_files: bool = False
+    """With --answers: run the files that answers to building exercises name, from the file's folder, with all that they do."""
+    progress: bool = False
+    """Print what was answered, what is due, and where confidence and correctness part."""
+    progress_file: Path | None = None
+    """Where answers are kept, a line of JSON each; None: truestep/labs.jsonl in $XDG_STATE_HOME or ~/.local/state. Those of
+    --answers are kept only where this is given."""
+    milestone: Literal["1", "2"] | None = None
+    """Print the file to begin with: 1, an AMP loop; 2, accumulation added."""
+    file: Path | None = None
+    """With --milestone: run your file, with all that it does, and hold its loop against the engine. Exit code 1: not yet."""
     json: bool = False
     """Print one JSON document instead of tables."""
 
     def run(self) -> int:
-        """Lists, or runs and shows; returns 1 where a check does not hold."""
+        """Lists, runs and shows, or asks and grades; returns 1 where a check does not hold."""
+        self._demand_sense()
+        if self.milestone is not None:
+            from truestep.cli._sheets import print_milestone  # noqa: PLC0415 - it imports torch
+
+            return print_milestone(self.milestone, self.file, json=self.json)
         from truestep.labs.shelf import lab, labs  # noqa: PLC0415 - the labs import torch
 
+        chosen = labs() if self.name is None else (lab(self.name),)
+        if self.ask or self.progress or self.answers is not None:
+            return self._teach(chosen)
+        if not self.name and not self.all:
+            self._list(chosen)
+            return 0
+        return self._show(chosen)
+
+    def _demand_sense(self) -> None:
+        """UsageError for words that mean nothing together."""
         if self.name and self.all:
             raise UsageError(f"--all runs every lab, {self.name} among them", hint="give a name or --all")
         if self.check and not (self.name or self.all):
             raise UsageError("--check has no lab to run", hint="add a lab's name, or --all")
-        if not self.name and not self.all:
-            self._list(labs())
+        given = {
+            "--all": self.all,
+            "--check": self.check,
+            "--ask": self.ask,
+            "--answers": self.answers is not None,
+            "--progress": self.progress,
+            "--milestone": self.milestone is not None,
+        }
+        modes = [option for option, is_given in given.items() if is_given]
+        if len(modes) > 1 and modes != ["--all", "--check"]:
+            raise UsageError(f"{' and '.join(modes)} are different things to do", hint="give one of them")
+        for option, needed, is_given in (
+            ("--run-files", ("--answers",), self.run_files),
+            ("--file", ("--milestone",), self.file is not None),
+            ("--progress-file", ("--ask", "--answers", "--progress"), self.progress_file is not None),
+        ):
+            if is_given and not set(needed) & set(modes):
+                raise UsageError(f"{option} says nothing here", hint=f"it belongs to {' or '.join(needed)}")
+        if self.milestone is not None and (self.name or (self.json and self.file is None)):
+            raise UsageError("--milestone prints a file, or checks one", hint="give it alone, or with --file FILE")
+
+    def _teach(self, chosen: tuple[Lab, ...]) -> int:
+        from truestep.cli import _asking, _progress, _sheets  # noqa: PLC0415 - they import torch
+        from truestep.labs.asking.progress import home  # noqa: PLC0415
+
+        path = home(os.environ) if self.progress_file is None else self.progress_file
+        if self.answers is not None:
+            return _sheets.grade_file(self.answers, chosen, run_files=self.run_files, keep=self.progress_file, json=self.json)
+        if self.progress:
+            _progress.print_progress(path, chosen, json=self.json)
             return 0
-        chosen = labs() if self.all else (lab(self.name or ""),)
+        if self.json:
+            _sheets.print_questions(chosen)
+            return 0
+        return _asking.ask(chosen, path)
+
+    def _show(self, chosen: tuple[Lab, ...]) -> int:
         shown = []
         for each in chosen:
             shown.append(each.run())
             if not self.json:
-                (_verdict if self.check else _show)(each, shown[-1])
+                (print_verdict if self.check else print_lab)(each, shown[-1])
         if self.json:
-            print_json({"schema": 1, "labs": [_record(*pair) for pair in zip(chosen, shown, strict=True)]})
+            print_json({"schema": 1, "labs": [record(*pair) for pair in zip(chosen, shown, strict=True)]})
         elif self.all:
             count = sum(each.holds for each in shown)
             print(f"{count} of {len(shown)} labs hold", file=sys.stderr)
@@ -64,95 +130,10 @@ class Command:
         from truestep.labs.lab import TOPICS  # noqa: PLC0415 - beside the labs themselves
 
         if self.json:
-            print_json({"schema": 1, "labs": [_described(each) for each in labs]})
+            print_json({"schema": 1, "labs": [described(each) for each in labs]})
             return
         for place, (topic, title) in enumerate(TOPICS.items()):
             if place:
                 print()
             rows = [[each.name, each.title, " ".join(each.facts)] for each in labs if each.topic == topic]
             print_table(title, ["lab", "fact", "rows"], rows, words=3)
-
-
-def _verdict(lab: Lab, shown: Shown) -> None:
-    """A line for the lab, and one for each check that does not hold."""
-    checks = list(shown.every_check())
-    held = sum(check.holds for check in checks)
-    print(f"{'holds' if shown.holds else 'FAILS'}  {lab.name}  {held} of {len(checks)} checks")
-    for check in checks:
-        if not check.holds:
-            print(f"       {check.what}: expected {_text(check.expected)}, measured {_text(check.measured)}")
-
-
-def _show(lab: Lab, shown: Shown) -> None:
-    """The lab as text."""
-    print(f"{lab.title} ({lab.name}, {' '.join(lab.facts)})\n\n{lab.claim}\nSource: {lab.source}.")
-    if lab.condition:
-        print(f"Only: {lab.condition}")
-    print()
-    print_table("What theory gives, and what was measured", _COLUMNS, map(_row, shown.checks))
-    for check in shown.checks:
-        print(f"  {check.what}: {check.because}.")
-    for wrong in shown.wrong:
-        print()
-        print_table(f"Wrong: {wrong.how}; {wrong.damage}", _COLUMNS, [_row(wrong.check)])
-        print(f"  {wrong.check.because}.")
-    for edge in shown.edges:
-        print()
-        print_table(f"Edge: {edge.where}", _COLUMNS, [_row(edge.check)])
-        print(f"  {edge.check.because}.")
-    for table in shown.tables:
-        print()
-        _print(table)
-    print()
-
-
-def _row(check: Check) -> list[str]:
-    exact = check.within == 0
-    return [
-        check.what,
-        _text(check.expected),
-        _text(check.measured),
-        "exact" if exact else f"{check.within:.2g}",
-        _yes(check.holds),
-    ]
-
-
-def _print(table: Table) -> None:
-    words = next((place for place, cell in enumerate(table.rows[0]) if not isinstance(cell, str)), len(table.columns))
-    print_table(table.title, table.columns, [list(map(_text, row)) for row in table.rows], words=max(1, words))
-
-
-def _text(value: Any) -> str:
-    """A value in print: seven digits, a tuple in brackets, - for none."""
-    if value is None:
-        return "-"
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_text, value))}]"
-    if isinstance(value, bool):
-        return _yes(value)
-    return f"{value:.7g}" if isinstance(value, float) else str(value)
-
-
-def _yes(truth: bool) -> str:
-    return "yes" if truth else "NO"
-
-
-def _described(lab: Lab) -> dict[str, Any]:
-    fields = ("name", "topic", "title", "claim", "source", "condition")
-    return {field: getattr(lab, field) for field in fields} | {
-        "facts": list(lab.facts),
-        "after": [asdict(each) for each in lab.after],
-    }
-
-
-def _record(lab: Lab, shown: Shown) -> dict[str, Any]:
-    """All that a lab showed; a number that is not finite is given as its word."""
-    return _described(lab) | {"holds": shown.holds, "shown": _plain(asdict(shown))}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return str(value) if isinstance(value, float) and value - value != 0 else value
