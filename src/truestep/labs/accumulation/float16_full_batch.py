@@ -102,15 +102,18 @@ def made(optimizer: str, policy: str) -> truestep.Update[Microbatch]:
 
 
 class Stepped:
-    """The weights before and after one update, accumulated in float16 and as the float32 full batch."""
+    """The weights before and after one update, accumulated in float16 by the engine and as the float32 full batch by plain "
+    "torch."""
 
     def __init__(self, optimizer: str) -> None:
         self.lr = LR[optimizer]
-        accumulated, full = made(optimizer, "fp16"), made(optimizer, "fp32")
-        self.before = {name: weight.clone() for name, weight in full.weights().items()}
+        accumulated, plain = made(optimizer, "fp16"), made(optimizer, "fp32")
+        self.before = {name: weight.clone() for name, weight in plain.weights().items()}
         assert accumulated(window()).completed
-        full([(torch.cat([x for x, _ in window()]), torch.cat([y for _, y in window()]))])
-        self.accumulated, self.full = accumulated.weights(), full.weights()
+        x, y = zip(*window(), strict=True)
+        torch.autograd.backward(loss(plain.model, (torch.cat(x), torch.cat(y))))
+        plain.optimizers[0].step()
+        self.accumulated, self.full = accumulated.weights(), plain.weights()
 
     def gap(self, name: str) -> float:
         """The length of the difference."""
