@@ -59,11 +59,11 @@
     return button;
   };
 
-  // A figure is drawn once it is less than a screen away, each by itself, so that the page answers in between.
+  // A figure is drawn once it is less than two screens away, each by itself, so that the page answers in between.
   const near = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach(({ target }) => {
     near.unobserve(target);
     setTimeout(draw, 0, figures.get(target));
-  }), { rootMargin: "100% 0px" });
+  }), { rootMargin: "200% 0px" });
   const drawAnew = () => {
     if (!("Plotly" in window)) return;
     figures.forEach(({ holder }) => {
