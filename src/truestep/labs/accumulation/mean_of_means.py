@@ -158,7 +158,9 @@ def _named() -> Wrong:
         measured=named(),
         because="what arrives is half of each microbatch's mean, where the full batch has 3/4 and 1/4",
     )
-    return Wrong(how="the same in a loop that trains", check=check, damage="its loss falls; it is another loss that it minimises")
+    return Wrong(
+        how="the same in a loop that trains", check=check, damage="its loss falls: another loss than the one that was meant"
+    )
 
 
 def _ranks() -> Wrong:
