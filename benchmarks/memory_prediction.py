@@ -1,12 +1,14 @@
 """Prints predicted beside measured memory for models, policies, splits and optimizers: python benchmarks/memory_prediction.py.
 
-`--quick` takes three policies, two optimizers and two tasks. Peaks are the higher of a first and a later attempt; measured is
+`--quick` takes three policies, two optimizers and two tasks; `--only deep:bf16 bytes-lm:bf16` what is named of them.
+Peaks are the higher of a first and a later attempt; measured is
 torch's allocator, workspaces inside of kernels included. `exact` says whether weights, gradients and optimizer state agree to
 the byte.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -40,19 +42,27 @@ def show(name: str, found: Footprint, optimizer: str) -> float:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", nargs="+", metavar="WHAT:POLICY")
+    given = parser.parse_args()
     torch.set_num_threads(1)
-    asked = QUICK if "--quick" in sys.argv[1:] else ALL
+    asked = QUICK if given.quick else ALL
+    wanted = [
+        (name, policy)
+        for name in (*MODELS, *asked["tasks"])
+        for policy in asked["policies"]
+        if given.only is None or f"{name}:{policy}" in given.only
+    ]
     errors = defaultdict(list)
     print(f"{'what':14} {'policy':12} {'mb':>3} {'optimizer':21} {'predicted':>12} {'measured':>12} {'error':>8}  exact")
-    for name in MODELS:
-        for policy in asked["policies"]:
-            for microbatches in (1, 4):
+    for name, policy in wanted:
+        for microbatches in (1, 4):
+            if name in MODELS:
                 for optimizer in asked["optimizers"]:
                     found = memory(update_of(name, policy, optimizer), window_of(name, microbatches))
                     errors[name, policy].append(show(name, found, optimizer))
-    for name in asked["tasks"]:
-        for policy in asked["policies"]:
-            for microbatches in (1, 4):
+            else:
                 found = memory(name, policy=policy, microbatches=microbatches, device="cpu")
                 errors[name, policy].append(show(name, found, found.optimizer))
     for (name, policy), own in errors.items():

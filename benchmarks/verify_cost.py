@@ -35,12 +35,13 @@ def prepared(name: str, policy: str, attempts: int) -> tuple[Subject, list[Full]
 
 def bare(subject: Subject, fulls: list[Full]) -> None:
     """The three computations of each window and nothing else."""
+    trained = subject.named().trained
     for full in fulls:
         with subject.in_float32():
-            _gradients(subject, full)
+            _gradients(subject, full, trained)
             doubles = full._replace(window=_doubles(full.window), joined=_doubles(full.joined))
-            with _doubled(subject):
-                _gradients(subject, doubles)
+            with _doubled(subject, trained):
+                _gradients(subject, doubles, trained)
         subject.attempt(full.window)
 
 

@@ -17,6 +17,10 @@ def subject_of(model, loss=None):
     )
 
 
+def found_of(subject, full):
+    return references(subject, full, subject.named().trained)
+
+
 def full_of(*microbatches):
     return Full(list(microbatches), torch.cat(microbatches), None)
 
@@ -24,7 +28,7 @@ def full_of(*microbatches):
 def test_float32_is_the_plain_loops_bit_for_bit_and_float64_lies_a_rounding_away():
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 2)), torch.randn(12, 5)
-    found = references(subject_of(model), full_of(*x.split(4)))
+    found = found_of(subject_of(model), full_of(*x.split(4)))
     model(x).square().mean().backward()
     for name, p in model.named_parameters():
         assert torch.equal(found.plain[name], p.grad)
@@ -38,7 +42,7 @@ def test_nothing_is_left_behind_dtypes_gradients_buffers_and_random_state():
     model[0].weight.grad = torch.ones(7, 5)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     drawn = torch.get_rng_state()
-    found = references(subject_of(model), full_of(torch.randn(8, 5, generator=torch.Generator().manual_seed(1))))
+    found = found_of(subject_of(model), full_of(torch.randn(8, 5, generator=torch.Generator().manual_seed(1))))
     assert found.why_not is None
     assert torch.equal(torch.get_rng_state(), drawn)
     assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
@@ -49,25 +53,25 @@ def test_nothing_is_left_behind_dtypes_gradients_buffers_and_random_state():
 
 def test_a_loss_that_reaches_the_model_by_another_way_is_doubled_too():
     model = nn.Linear(3, 2)
-    found = references(subject_of(model, loss=lambda _, x: model(x).square().mean()), full_of(torch.ones(4, 3)))
+    found = found_of(subject_of(model, loss=lambda _, x: model(x).square().mean()), full_of(torch.ones(4, 3)))
     assert found.why_not is None
     assert found.judge["weight"].dtype is torch.float64
 
 
 def test_an_autocast_around_it_does_not_reach_inside():
     model = nn.Linear(3, 2)
-    plain = references(subject_of(model), full_of(torch.rand(4, 3) + 0.1)).plain
+    plain = found_of(subject_of(model), full_of(torch.rand(4, 3) + 0.1)).plain
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
         torch.manual_seed(0)
-        again = references(subject_of(model), full_of(torch.ones(4, 3))).plain
-    bare = references(subject_of(model), full_of(torch.ones(4, 3))).plain
+        again = found_of(subject_of(model), full_of(torch.ones(4, 3))).plain
+    bare = found_of(subject_of(model), full_of(torch.ones(4, 3))).plain
     assert torch.equal(again["weight"], bare["weight"])
     assert not torch.equal(plain["weight"], bare["weight"])
 
 
 def test_what_is_float32_by_its_code_is_judged_by_float32_and_says_so():
     model = nn.Linear(3, 2)
-    found = references(subject_of(model, loss=lambda model, x: model(x.float()).mean()), full_of(torch.ones(4, 3)))
+    found = found_of(subject_of(model, loss=lambda model, x: model(x.float()).mean()), full_of(torch.ones(4, 3)))
     assert found.why_not is not None
     assert found.judge is found.plain
     assert model.weight.dtype is torch.float32
@@ -75,7 +79,7 @@ def test_what_is_float32_by_its_code_is_judged_by_float32_and_says_so():
 
 def test_a_parameter_that_the_loss_does_not_reach_is_not_there():
     model = nn.ModuleDict({"used": nn.Linear(3, 1), "idle": nn.Linear(3, 1)})
-    found = references(subject_of(model, loss=lambda model, x: model["used"](x).mean()), full_of(torch.ones(4, 3)))
+    found = found_of(subject_of(model, loss=lambda model, x: model["used"](x).mean()), full_of(torch.ones(4, 3)))
     assert set(found.plain) == {"used.weight", "used.bias"}
 
 

@@ -52,7 +52,7 @@ class Drawn:
     @staticmethod
     def now(device: torch.device) -> Drawn:
         """The present states."""
-        return Drawn(TorchRandomState.now(device), random.getstate(), np.random.get_state())
+        return Drawn(TorchRandomState.now(device), random.getstate(), np.random.get_state(legacy=False))  # half the time
 
     def restore(self) -> None:
         """Make these the present states."""

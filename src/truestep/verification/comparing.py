@@ -24,7 +24,7 @@ from truestep.verification.result import SHOWN, Skipped, Verification
 from truestep.verification.roundings import Counting, Roundings
 from truestep.verification.rows import row_of
 from truestep.verification.skipping import skipped
-from truestep.verification.subject import Full, Subject
+from truestep.verification.subject import Full, Named, Subject
 from truestep.verification.subject_state import Snapshot
 from truestep.verification.suspect import Suspect, Traces
 
@@ -64,15 +64,15 @@ class Comparison:
         self._attempts += 1
         self._microbatches = self._microbatches or len(full.window)
         start, scale = Snapshot(subject.model, subject.optimizers), subject.scale()
-        found = self._references(full)
-        held = subject.stepped()
+        named = subject.named()
+        found, held = self._references(full, named, start), named.stepped
         arrival = Arrival(subject.optimizers, subject.names)
         counting = Counting(paused=lambda: arrival.stepping) if self._rounded is None else None
-        left = Leftover(subject.parameters())
+        left = Leftover(named.trained)
         with counting or nullcontext(), arrival, left:
             said = subject.attempt(full.window)
         if not arrival.stepped:
-            self._skip(said, scale, arrival, found)
+            self._skip(said, scale, arrival, found, named)
             return
         if counting is not None:
             self._rounded = counting.seen(microbatches=len(full.window))
@@ -123,7 +123,7 @@ class Comparison:
         every = [Length(each.whole.arrived or 0.0, each.whole.reference, each.computed.scale) for each in self._compared]
         return [each for each in every if math.isfinite(each.arrived) and math.isfinite(each.wanted)]
 
-    def _skip(self, said: str | None, scale: float | None, arrival: Arrival, found: References) -> None:
+    def _skip(self, said: str | None, scale: float | None, arrival: Arrival, found: References, named: Named) -> None:
         """Keep why the present attempt made no step."""
         why = skipped(
             self._attempts - 1,
@@ -131,7 +131,7 @@ class Comparison:
             scale=(scale, self._subject.scale()),
             withheld=any(arrival.withheld),
             finite=all(bool(torch.isfinite(gradient).all()) for gradient in found.judge.values()),
-            parameters=self._subject.parameters().values(),
+            parameters=named.trained.values(),
         )
         self._skipped.append(why)
 
@@ -153,9 +153,9 @@ class Comparison:
         norm = exact_norm([gradient for name, gradient in gradients.items() if name in held])
         return TORCH_ADDS / norm if clip.limit < norm < math.inf else 0.0
 
-    def _references(self, full: Full) -> References:
+    def _references(self, full: Full, named: Named, start: Snapshot) -> References:
         counting = Counting() if self._plain is None else None
-        found = references(self._subject, full, counting=counting)
+        found = references(self._subject, full, named.trained, drawn=start.drawn, counting=counting)
         if counting is not None:
             self._plain = counting.seen(microbatches=1)
         return found

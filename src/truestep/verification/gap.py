@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,10 +66,8 @@ class Gap:
 
 def gaps(arrived: Mapping[str, Tensor], plain: Mapping[str, Tensor], reference: Mapping[str, Tensor]) -> list[Gap]:
     """The gap of every parameter that any of the three knows; one that the reference lacks is 0 there."""
-    trios = [
-        _Trio(name, arrived.get(name), plain.get(name), reference.get(name))
-        for name in dict.fromkeys([*reference, *plain, *arrived])
-    ]
+    names = dict.fromkeys([*reference, *plain, *arrived])
+    trios = [_trio(name, arrived.get(name), plain.get(name), reference.get(name)) for name in names]
     return [_gap(trio, numbers) for group in _grouped(trios) for trio, numbers in zip(group, _numbers(group), strict=True)]
 
 
@@ -88,17 +86,21 @@ def whole(every: list[Gap]) -> Gap:
 
 
 class _Trio(NamedTuple):
-    """Three gradients of one parameter."""
+    """Three gradients of one parameter, each laid out flat; 0 where it is not there."""
 
     name: str
-    arrived: Tensor | None
-    plain: Tensor | None
-    reference: Tensor | None
+    elements: int
+    arrives: bool
+    arrived: Tensor
+    plain: Tensor
+    reference: Tensor
 
-    @property
-    def like(self) -> Tensor:
-        """One that is there."""
-        return next(each for each in self[1:] if isinstance(each, Tensor))
+
+def _trio(name: str, *three: Tensor | None) -> _Trio:
+    flats = [None if each is None else _flat(each) for each in three]
+    like = next(each for each in three if each is not None)
+    a, f, r = (torch.zeros_like(_flat(like)) if each is None else each for each in flats)
+    return _Trio(name, like.numel(), three[0] is not None, a, f, r)
 
 
 def _grouped(trios: Sequence[_Trio]) -> Iterator[list[_Trio]]:
@@ -106,8 +108,8 @@ def _grouped(trios: Sequence[_Trio]) -> Iterator[list[_Trio]]:
     group: list[_Trio] = []
     elements = 0
     for trio in trios:
-        size = trio.like.numel()
-        if group and (elements + size > TOGETHER or trio.like.device != group[0].like.device):
+        size = trio.elements
+        if group and (elements + size > TOGETHER or trio.reference.device != group[0].reference.device):
             yield group
             group, elements = [], 0
         group.append(trio)
@@ -118,32 +120,28 @@ def _grouped(trios: Sequence[_Trio]) -> Iterator[list[_Trio]]:
 
 def _numbers(group: Sequence[_Trio]) -> list[list[float]]:
     """|r|, |a|, |a - r|, |f - r| and <a, r> of each."""
-    a, f, r = (_end_to_end([trio[place] for trio in group], group) for place in (1, 2, 3))
+    a, f, r = (_end_to_end(flats) for flats in zip(*(trio[3:] for trio in group), strict=True))
     if len(group) == 1:
         alone = [*map(torch.linalg.vector_norm, (r, a, a - r, f - r)), torch.dot(a, r)]
         return [torch.stack(alone).tolist()]  # one wait for a device, not five
-    lengths = torch.tensor([_flat(trio.like).numel() for trio in group], device=r.device)
+    lengths = torch.tensor([trio.reference.numel() for trio in group], device=r.device)
     squares = torch.stack([r * r, a * a, (a - r).square_(), (f - r).square_(), a * r], dim=1)
     sums = torch.segment_reduce(squares, "sum", lengths=lengths, axis=0, unsafe=True)
     return torch.cat([sums[:, :4].sqrt(), sums[:, 4:]], dim=1).tolist()
 
 
-def _end_to_end(gradients: Sequence[Any], group: Sequence[_Trio]) -> Tensor:
-    """In float64; one that is not there is 0."""
-    flat = [
-        _flat(trio.like).new_zeros(()).expand(_flat(trio.like).numel()) if each is None else _flat(each)
-        for each, trio in zip(gradients, group, strict=True)
-    ]
-    return (torch.cat(flat) if len(flat) > 1 else flat[0]).double()
+def _end_to_end(flats: Sequence[Tensor]) -> Tensor:
+    """In float64."""
+    return (torch.cat(tuple(flats)) if len(flats) > 1 else flats[0]).double()
 
 
 def _gap(trio: _Trio, numbers: Sequence[float]) -> Gap:
     length, size, error, plain_error, inner = numbers
     return Gap(
         name=trio.name,
-        elements=trio.like.numel(),
+        elements=trio.elements,
         reference=length,
-        arrived=None if trio.arrived is None else size,
+        arrived=size if trio.arrives else None,
         error=error,
         plain_error=plain_error,
         inner=inner,
@@ -152,8 +150,7 @@ def _gap(trio: _Trio, numbers: Sequence[float]) -> Gap:
 
 
 def _flat(gradient: Tensor) -> Tensor:
-    flat = torch.view_as_real(gradient) if gradient.is_complex() else gradient
-    return flat.detach().reshape(-1)
+    return (torch.view_as_real(gradient) if gradient.is_complex() else gradient).reshape(-1)
 
 
 def _over(part: float, of: float) -> float | None:

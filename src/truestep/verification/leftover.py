@@ -29,7 +29,8 @@ class Leftover:
 
     def __enter__(self) -> Leftover:
         """Hooks on."""
-        self._handles = [p.register_hook(self._first(name, p)) for name, p in self._parameters.items()]  # type: ignore[no-untyped-call]  # torch's
+        held = [(name, p) for name, p in self._parameters.items() if p.grad is not None]  # nothing is left of what holds nothing
+        self._handles = [p.register_hook(self._first(name, p)) for name, p in held]  # type: ignore[no-untyped-call]  # torch's
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

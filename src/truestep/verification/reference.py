@@ -22,6 +22,7 @@ from truestep.verification.subject import Full, Subject
 from truestep.verification.subject_join import mapped
 
 Gradients = Mapping[str, Tensor]
+Params = Mapping[str, Parameter]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,20 +37,24 @@ class References:
     """Why float64 could not be had; None where it was."""
 
 
-def references(subject: Subject, full: Full, *, counting: Counting | None = None) -> References:
+def references(
+    subject: Subject, full: Full, trained: Params, *, drawn: Drawn | None = None, counting: Counting | None = None
+) -> References:
     """Both from the present state, which is afterwards as it was: parameters, gradients, buffers, random state.
 
     Args:
+        trained: whose gradients these are, by name.
+        drawn: the present random state, where somebody has it already.
         counting: counts what the float32 pass rounds to.
     """
-    with subject.in_float32(), _as_before(subject) as again:
+    with subject.in_float32(), _as_before(subject, drawn) as again:
         with counting or nullcontext():
-            plain = _gradients(subject, full)
-        drawn = torch.get_rng_state()
+            plain = _gradients(subject, full, trained)
+        first = torch.get_rng_state()
         again()
         try:
-            judge = _in_float64(subject, full)
-            why_not = None if torch.equal(drawn, torch.get_rng_state()) else "the model draws other numbers in float64"
+            judge = _in_float64(subject, full, trained)
+            why_not = None if torch.equal(first, torch.get_rng_state()) else "the model draws other numbers in float64"
         except (RuntimeError, TypeError, NotImplementedError) as error:  # what is float32 by its code, or does not fit
             why_not = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
     return References(plain=plain, judge=plain if why_not else judge, why_not=why_not)
@@ -59,7 +64,7 @@ def kinks_of(subject: Subject, full: Full, *, doubled: bool) -> Kinks:
     """What the full batch passes from the present state: in float64 where that can be had, else in float32."""
     kinks = Kinks()
     with subject.in_float32(), _as_before(subject), kinks:
-        (_in_float64 if doubled else _gradients)(subject, full)
+        (_in_float64 if doubled else _gradients)(subject, full, subject.named().trained)
     return kinks
 
 
@@ -68,7 +73,7 @@ def part_of(subject: Subject, microbatch: object) -> tuple[Gradients, float]:
     with subject.in_float32(), _as_before(subject):
         with POLICIES["fp32"].arithmetic(subject.device):
             loss = subject.mean_loss(subject.model, microbatch)
-        return _of(subject.parameters(), loss), float(loss.detach())
+        return _of(subject.named().trained, loss), float(loss.detach())
 
 
 def clipped(gradients: Gradients, clip: Clip | None) -> Gradients:
@@ -81,17 +86,17 @@ def clipped(gradients: Gradients, clip: Clip | None) -> Gradients:
     return {name: gradient * factor for name, gradient in held.items()}
 
 
-def _gradients(subject: Subject, full: Full) -> Gradients:
+def _gradients(subject: Subject, full: Full, trained: Params) -> Gradients:
     with POLICIES["fp32"].arithmetic(subject.device):
-        return _of(subject.parameters(), subject.window_loss(full))
+        return _of(trained, subject.window_loss(full))
 
 
-def _in_float64(subject: Subject, full: Full) -> Gradients:
-    with _doubled(subject):
-        return _gradients(subject, full._replace(window=_doubles(full.window), joined=_doubles(full.joined)))
+def _in_float64(subject: Subject, full: Full, trained: Params) -> Gradients:
+    with _doubled(subject, trained):
+        return _gradients(subject, full._replace(window=_doubles(full.window), joined=_doubles(full.joined)), trained)
 
 
-def _of(params: Mapping[str, Parameter], loss: Tensor) -> Gradients:
+def _of(params: Params, loss: Tensor) -> Gradients:
     """By torch.autograd.grad, which leaves `.grad` alone and fires no hook that steps in the middle of a backward."""
     if not loss.requires_grad:
         return {}
@@ -104,9 +109,9 @@ def _dense(gradient: Tensor) -> Tensor:
 
 
 @contextmanager
-def _as_before(subject: Subject) -> Iterator[Callable[[], None]]:
+def _as_before(subject: Subject, drawn: Drawn | None = None) -> Iterator[Callable[[], None]]:
     """Buffers and random state, at the end and whenever it is called; a plain forward and backward write no parameter."""
-    buffers, drawn = Buffers(subject.model), Drawn.now(subject.device)
+    buffers, drawn = Buffers(subject.model), drawn or Drawn.now(subject.device)
     buffers.keep()
 
     def again() -> None:
@@ -120,12 +125,12 @@ def _as_before(subject: Subject) -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def _doubled(subject: Subject) -> Iterator[None]:
+def _doubled(subject: Subject, trained: Params) -> Iterator[None]:
     """Inside, the parameters and floating-point buffers of the model, and what else is stepped, are float64.
 
     In their own place: a loss that reaches the model by another way than its argument sees them too.
     """
-    own = [*subject.parameters().values(), *subject.model.parameters(), *_buffers_of(subject.model)]
+    own = [*trained.values(), *subject.model.parameters(), *_buffers_of(subject.model)]
     held = {id(tensor): (tensor, tensor.data) for tensor in own if tensor.is_floating_point()}
     try:
         for tensor, data in held.values():

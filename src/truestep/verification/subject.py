@@ -31,6 +31,18 @@ class Full(NamedTuple):
     """What stood in the way."""
 
 
+class Named(NamedTuple):
+    """The parameters of one attempt by their names."""
+
+    trained: dict[str, Parameter]
+    """What takes a gradient: the model's own, also where an optimizer holds masters of them, and what else is stepped. Those of
+    the model that are in no optimizer are among them, for the full batch would train them."""
+    stepped: frozenset[str]
+    """Those that are in an optimizer."""
+    names: Mapping[int, str]
+    """Of each parameter that is stepped, and of the model's, by its id."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """One loop, its parts, and how to undo what it does."""
@@ -61,17 +73,12 @@ class Subject:
         """Where the parameters lie."""
         return parameters_of(*self.optimizers)[0].device
 
-    def parameters(self) -> dict[str, Parameter]:
-        """What takes a gradient, by name: the model's own, also where an optimizer holds masters of them, and what else is
-        stepped. Those of the model that are in no optimizer are among them, for the full batch would train them."""
+    def named(self) -> Named:
+        """The parameters as they stand; they are looked up once an attempt, for that takes long in a model of many."""
         names = self.names()
         stepped = {names[id(p)]: p for p in parameters_of(*self.optimizers)}
-        return {name: p for name, p in (stepped | dict(self.model.named_parameters())).items() if p.requires_grad}
-
-    def stepped(self) -> frozenset[str]:
-        """The names of what is in an optimizer."""
-        names = self.names()
-        return frozenset(names[id(p)] for p in parameters_of(*self.optimizers))
+        every = stepped | dict(self.model.named_parameters())
+        return Named({name: p for name, p in every.items() if p.requires_grad}, frozenset(stepped), names)
 
     def weights(self, window: Sequence[Any]) -> list[Weight]:
         """What each microbatch of `window` weighs; 1 for losses that come as shares, which nobody weighs."""

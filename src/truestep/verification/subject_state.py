@@ -45,9 +45,11 @@ class Snapshot:
 
     def __init__(self, model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
         held = [*model.parameters(), *parameters_of(*optimizers), *model.buffers()]
-        self._values = [(tensor, tensor.detach().clone()) for tensor in {id(each): each for each in held}.values()]
+        tensors = list({id(each): each for each in held}.values())
+        with torch.no_grad():
+            self._values = list(zip(tensors, torch._foreach_clone(tensors), strict=True))
         self._device = parameters_of(*optimizers)[0].device
-        self._drawn = Drawn.now(self._device)
+        self.drawn = Drawn.now(self._device)
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -56,7 +58,7 @@ class Snapshot:
         try:
             for tensor, values in self._values:
                 tensor.data = values
-            self._drawn.restore()
+            self.drawn.restore()
             yield
         finally:
             for tensor, data in now:
