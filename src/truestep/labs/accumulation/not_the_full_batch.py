@@ -151,8 +151,8 @@ def _dropout(found: dict[str, str]) -> Edge:
             what="what verify names, of two dropouts",
             expected="dropout",
             measured=found["two dropouts"],
-            because="their layers draw in turn: the second microbatch's first draw comes after the first one's last. Equally "
-            "right",
+            because="their layers draw in turn: the second microbatch's first draw comes after the first one's last. "
+            "Each update is as right as the other",
         ),
     )
 
