@@ -30,12 +30,12 @@ from torch.nn.utils import clip_grad_value_
 
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-scaler = torch.amp.GradScaler("cpu")
+scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
 
 for number in range(6):
-    x = torch.randn(8, 4) * (1e36 if number == 3 else 1.0)
+    x = torch.randn(8, 4) * (1e4 if number == 3 else 1.0)
     optimizer.zero_grad()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast("cpu", dtype=torch.float16):
         output = model(x)
     scaler.scale(output.float().mean()).backward()
     clip_grad_value_(model.parameters(), 1.0)
