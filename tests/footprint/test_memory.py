@@ -243,7 +243,7 @@ CONSTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", CONSTANTS)
+@pytest.mark.parametrize("name", CONSTANTS if FULL else ["a python number", "read of one made outside"])
 def test_constants_of_a_loss_are_no_hindrance_to_a_prediction(name: str) -> None:
     holds(memory(Update(nn.Linear(8, 3), torch.optim.SGD, loss=CONSTANTS[name], policy="fp32"), [torch.randn(4, 8)] * 2))
 
@@ -270,13 +270,13 @@ class First(nn.Module):
 
 
 @pytest.mark.parametrize("policy", ["bf16", "fp32"] if FULL else ["bf16"])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", SHAPES if FULL else ["depthwise", "a product of odd widths"])
 def test_a_kernel_takes_inside_what_it_took_alone(name: str, policy: str) -> None:
     made, shape = SHAPES[name]
     found = memory(Update(made(), torch.optim.SGD, loss=summed, policy=policy), [torch.randn(shape)])
     holds(found)
     assert found.workspaces_measured
-    assert f"of {found.workspaces_measured} convolutions and products" in str(found)
+    assert f"of {found.workspaces_measured} convolutions, products and LSTM layers" in str(found)
 
 
 def test_a_format_without_a_kernel_is_told_as_such() -> None:
@@ -296,6 +296,10 @@ def test_of_sparse_gradients_the_report_says_that_shapes_do_not_tell_their_size(
     assert "size of a sparse gradient" in str(memory(update, [torch.randint(0, 50, (8,))], measure=False))
 
 
-def test_of_an_lstm_on_the_cpu_the_report_says_that_its_record_is_not_predicted() -> None:
-    update = Update(First(nn.LSTM(16, 24)), torch.optim.SGD, loss=summed, policy="fp32")
-    assert "record that an LSTM on the CPU keeps" in str(memory(update, [torch.randn(3, 2, 16)], measure=False))
+@pytest.mark.parametrize("policy", ["fp32", "bf16"] if FULL else ["bf16"])
+@pytest.mark.parametrize("both_ways", [False, True] if FULL else [True])
+def test_the_record_that_an_lstm_on_the_cpu_keeps_is_predicted_to_the_byte(policy: str, both_ways: bool) -> None:
+    made = First(nn.LSTM(16, 24, 2 if both_ways else 1, bidirectional=both_ways))
+    found = memory(Update(made, torch.optim.SGD, loss=summed, policy=policy), [torch.randn(6, 4, 16)] * 2)
+    holds(found)
+    assert found.predicted.each.activations == found.measured.each.activations > 0

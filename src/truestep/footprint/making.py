@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
 from truestep.engine.plan import Measure
@@ -155,8 +154,6 @@ def _untold(update: Update[Any]) -> tuple[str, ...]:
             "the size of a sparse gradient, which has a row for each index of a batch, and where such gradients are summed for "
             "each distinct one"
         )
-    if update.plan.device.type == "cpu" and any(isinstance(module, nn.LSTM) for module in modules):
-        found.append("the record that an LSTM on the CPU keeps for its backward, which can be most of its memory")
     return tuple(found)
 
 

@@ -130,8 +130,8 @@ def _workspaces(footprint: Facts) -> Iterator[str]:
         yield "Workspaces inside of kernels are not counted in the prediction: which the device takes is chosen as it runs."
     else:
         yield (
-            f"The prediction's workspaces of {count} convolutions and products, forward and backward apart, were measured "
-            "one by one on this machine; another's may differ."
+            f"The prediction's workspaces of {count} convolutions, products and LSTM layers, forward and backward apart, were "
+            "measured one by one on this machine; another's may differ."
         )
 
 

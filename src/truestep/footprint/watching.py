@@ -89,6 +89,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is
         is_real = bool(given) and not made_before and not any(isinstance(leaf, FakeTensor) for leaf in given)
         with unset_fake_temporarily() if is_real else nullcontext():  # a constant of the loss's own keeps its values
             out = func(*args, **(kwargs or {}))
+        if self._workspaces is not None:
+            out = self._workspaces.with_record(func, args, out)
         for storage in self._storages(tree_leaves(out)):
             if storage._cdata not in self._live:
                 self._note(storage)
