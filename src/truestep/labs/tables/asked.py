@@ -7,9 +7,9 @@ from typing import Any
 from truestep.labs.asking.ask import Ask, Buckets, Build, Choice, Column, Find, Number, Open
 from truestep.labs.asking.faults import faults
 from truestep.labs.asking.order import mixed
+from truestep.labs.asking.values import plain
 from truestep.labs.lab import Lab
 from truestep.labs.shown import Shown
-from truestep.labs.tables.plain import plain
 
 
 def asked(lab: Lab, ask: Ask, shown: Shown) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
+from truestep.labs.asking.values import plain
 from truestep.labs.lab import TOPICS, Lab
 from truestep.labs.shown import Check, Shown
 from truestep.labs.tables.asked import asked
 from truestep.labs.tables.clip_and_unscale import clip_and_unscale
 from truestep.labs.tables.number_line import number_line
 from truestep.labs.tables.one_update import one_update
-from truestep.labs.tables.plain import plain
 from truestep.labs.tables.scale_walk import scale_walk
 from truestep.labs.tables.token_means import token_means
 

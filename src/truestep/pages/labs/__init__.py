@@ -1,0 +1,120 @@
+"""The site of the labs: an index with the map, a page for each lab and for each interactive picture, from one record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from truestep.errors import FileError, RecordError
+from truestep.pages.labs.pictures import PICTURES, Picture, seen_in
+from truestep.pages.labs.plan import plan
+from truestep.pages.labs.shown import shown, words
+from truestep.pages.look.page import render, write_page
+
+SCHEMA = 1
+NARROW, WIDE = 1, 5
+"""Columns of the map on a phone and on a desk."""
+
+
+def write(record: Mapping[str, Any], folder: Path) -> Path:
+    """Write the site into `folder`, which is made if it is not there; returns the path of its index.
+
+    Measures nothing: every number is the record's (`truestep.labs.tables.site.site`), answers to exercises and the tables of
+    the pictures with it. Each page is one file that makes no network request; they link to each other by name.
+
+    Raises:
+        RecordError: the record is not the labs', or of another schema.
+        FileError: a page cannot be written; each page is the old one or the new one.
+    """
+    prepare(folder)
+    for name, html in pages(record).items():
+        write_page(folder / name, html)
+    return folder / "index.html"
+
+
+def prepare(folder: Path) -> None:
+    """Make the folder, so that what cannot be written to is known before anything is run; FileError where it cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(f"cannot make {folder}: {reason}", hint="name a folder", path=str(folder), reason=reason) from error
+
+
+def pages(record: Mapping[str, Any]) -> dict[str, str]:
+    """Every page's text by its file name; errors as of `write`."""
+    if record.get("schema") != SCHEMA or "pictures" not in record:
+        raise RecordError(
+            f"this is no record of the labs in schema {SCHEMA}",
+            hint="take truestep.labs.tables.site.site(labs())",
+            schema=record.get("schema"),
+        )
+    labs = record["labs"]
+    written = {"index.html": _index(record)}
+    written |= {f"{lab['name']}.html": _lab(record, place) for place, lab in enumerate(labs)}
+    return written | {picture.file: _picture(record, place) for place, picture in enumerate(PICTURES)}
+
+
+def _index(record: Mapping[str, Any]) -> str:
+    return _rendered(
+        "labs/index.html",
+        ("index.css", "index.js"),
+        title="Labs · truestep",
+        record=record,
+        pictures=PICTURES,
+        plans=[(name, plan(record, columns=columns)) for name, columns in (("wide", WIDE), ("narrow", NARROW))],
+    )
+
+
+def _lab(record: Mapping[str, Any], place: int) -> str:
+    lab, labs = record["labs"][place], record["labs"]
+    return _rendered(
+        "labs/lab.html",
+        ("asking.css", "asking.js"),
+        title=f"{lab['title']} · truestep labs",
+        lab=lab,
+        shown=shown(lab),
+        words=words,
+        topic=next(each["title"] for each in record["topics"] if each["name"] == lab["topic"]),
+        titles={each["name"]: each["title"] for each in labs},
+        pictures=seen_in(lab["facts"]),
+        place=place,
+        before=labs[place - 1] if place else None,
+        behind=labs[place + 1] if place + 1 < len(labs) else None,
+        count=len(labs),
+    )
+
+
+def _picture(record: Mapping[str, Any], place: int) -> str:
+    picture: Picture = PICTURES[place]
+    return _rendered(
+        f"labs/{picture.stem}.html",
+        ("picture.css", f"{picture.stem}.js"),
+        title=f"{picture.title} · truestep labs",
+        picture=picture,
+        table=record["pictures"][picture.name],
+        labs=[lab for lab in record["labs"] if set(lab["facts"]) & set(picture.facts)],
+        before=PICTURES[place - 1] if place else None,
+        behind=PICTURES[place + 1] if place + 1 < len(PICTURES) else None,
+    )
+
+
+def _rendered(template: str, own: tuple[str, str], **values: Any) -> str:
+    """A page with its own style and script behind those of all labs."""
+    style, script = own
+    styles, scripts = _own("labs.css") + _own(style), _own("common.js") + _own(script)
+    return render(template, figures=(), own_style=styles, own_script=scripts, **values)
+
+
+@cache
+def _own(name: str) -> Markup:
+    """A file of this folder, without indents and whole lines of comment, since every page carries it."""
+    lines = [line.strip() for line in files("truestep.pages.labs").joinpath(name).read_text(encoding="utf-8").splitlines()]
+    text = "\n".join(line for line in lines if line and not line.startswith("//"))
+    assert "</" not in text, name
+    return Markup(text + "\n")
