@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from truestep.cli._labs import described, print_lab, print_verdict, record
+from truestep.cli._options import demand_writable
 from truestep.cli._output import print_json, print_table
 from truestep.errors import UsageError
 
@@ -51,6 +52,8 @@ class Command:
     """Print the file to begin with: 1, an AMP loop; 2, accumulation added."""
     file: Path | None = None
     """With --milestone: run your file, with all that it does, and hold its loop against the engine. Exit code 1: not yet."""
+    html: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Write all labs as web pages into this folder: a map, exercises, pictures to move. They need no network."""
     json: bool = False
     """Print one JSON document instead of tables."""
 
@@ -66,6 +69,8 @@ class Command:
         chosen = labs() if self.name is None else (lab(self.name),)
         if self.ask or self.progress or self.answers is not None:
             return self._teach(chosen)
+        if self.html is not None:
+            return _write_site(self.html, chosen)
         if not self.name and not self.all:
             self._list(chosen)
             return 0
@@ -84,6 +89,7 @@ class Command:
             "--answers": self.answers is not None,
             "--progress": self.progress,
             "--milestone": self.milestone is not None,
+            "--html": self.html is not None,
         }
         modes = [option for option, is_given in given.items() if is_given]
         if len(modes) > 1 and modes != ["--all", "--check"]:
@@ -95,6 +101,8 @@ class Command:
         ):
             if is_given and not set(needed) & set(modes):
                 raise UsageError(f"{option} says nothing here", hint=f"it belongs to {' or '.join(needed)}")
+        if self.html is not None and (self.name or self.json):
+            raise UsageError("--html writes the pages of all labs", hint="give it alone")
         if self.milestone is not None and (self.name or (self.json and self.file is None)):
             raise UsageError("--milestone prints a file, or checks one", hint="give it alone, or with --file FILE")
 
@@ -137,3 +145,15 @@ class Command:
                 print()
             rows = [[each.name, each.title, " ".join(each.facts)] for each in labs if each.topic == topic]
             print_table(title, ["lab", "fact", "rows"], rows, words=3)
+
+
+def _write_site(folder: Path, labs: tuple[Lab, ...]) -> int:
+    """The site of all labs in `folder`; returns 1 where a check does not hold, which its page then says."""
+    from truestep.labs.tables.site import site  # noqa: PLC0415 - it imports torch
+    from truestep.pages.labs import prepare, write  # noqa: PLC0415 - jinja2, which other labs do without
+
+    prepare(folder)
+    demand_writable(folder / "index.html")
+    record = site(labs)
+    print(f"page  {write(record, folder)}", file=sys.stderr)
+    return 0 if all(each["holds"] for each in record["labs"]) else 1
