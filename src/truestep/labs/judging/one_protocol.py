@@ -168,7 +168,7 @@ LAB = Lab(
             why={
                 "bf16": "all four are within what was declared",
                 "clipped while scaled": "the norm at the optimizer is 1/1024 throughout",
-                "a NaN in every fourth window": "ten of forty attempts are skipped; its evaluation is worse, and does not say why",
+                "a NaN in every fourth window": "ten of forty attempts are skipped; its evaluation is worse, but not why",
                 "one window again and again": "it fits 16 examples, noise included: only data that it has not seen give it away",
             },
         ),
@@ -204,7 +204,7 @@ LAB = Lab(
                 "Retries, failures, and how many seeds a claim takes",
             ),
             strong="Data and splits, seeds and initial weights; batch, microbatches, denominator, clip in original units; "
-            "optimizer, schedule and its clock, budget; target, evaluation in float32 on validation; what failures cost; six seeds.",
+            "optimizer, schedule and its clock, budget; target, evaluation in float32; what failures cost; six seeds.",
             weak="The learning rate; the rest can be tuned for each precision.",
         ),
     ),
