@@ -33,12 +33,12 @@ _BACK: dict[Why, str] = {
 }
 
 
-def ask(labs: tuple[Lab, ...], path: Path) -> int:
-    """Asks, tells and keeps; of several labs what is due first, then what is new. 0, at the end or where the answers end."""
+def ask(labs: tuple[Lab, ...], path: Path, *, review: bool) -> int:
+    """Asks, tells and keeps: all that the labs ask, or in a `review` what is due and then what is new. 0, wherever it ends."""
     known = progress.prepare(path)
     say_unread(known, path)
     every, now = exercises(labs), datetime.now().astimezone()
-    names = tuple(every) if len(labs) == 1 else session(list(every), known.answered, now)
+    names = session(list(every), known.answered, now) if review else tuple(every)
     back, shown, kept = due(known.answered, now), by_lab(), 0
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")

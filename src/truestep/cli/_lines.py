@@ -29,7 +29,7 @@ def prompted(prompt: str, read: Callable[[str], T]) -> T:
         try:
             if not line.strip():
                 raise UsageError("nothing is written", hint="skip leaves this one out, Ctrl-D ends; what was answered is kept")
-            return read(line)
+            return read(line.strip())
         except UsageError as error:
             print(f"{error.summary}: {error.hint}", file=sys.stderr)
 

@@ -119,7 +119,7 @@ class Command:
         if self.json:
             _sheets.print_questions(chosen)
             return 0
-        return _asking.ask(chosen, path)
+        return _asking.ask(chosen, path, review=self.name is None)
 
     def _show(self, chosen: tuple[Lab, ...]) -> int:
         shown = []

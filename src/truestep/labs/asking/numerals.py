@@ -73,6 +73,8 @@ def _plain(text: str, unit: str | None) -> str:
 def _product(words: str) -> Fraction | None:
     """The exact value of factors parted by x and /; None where something else stands there."""
     place, value, divides = 0, Fraction(1), False
+    if re.match("[+-]?0x[0-9]", words):  # meant as another base, as a rule
+        return None
     while place <= len(words) <= LONGEST:
         found = _FACTOR.match(words, place)
         factor = None if found is None else _power(found)

@@ -126,7 +126,6 @@ def verified(train: Train, goal: Milestone) -> Verification:
 
 def tried(path: Path, goal: Milestone) -> Report:
     """Runs the file; what it raises is told with the lines of the file that led there."""
-    torch.set_num_threads(1)
     try:
         train = runpy.run_path(str(path), run_name="learner").get("train")
         if not callable(train):
@@ -142,5 +141,6 @@ def tried(path: Path, goal: Milestone) -> Report:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     report = tried(Path(sys.argv[1]), milestone(sys.argv[2]))
     Path(sys.argv[3]).write_text(json.dumps(report.record()), encoding="utf-8")
