@@ -10,23 +10,28 @@ pages. In seconds of the processor, medians of the rounds. `again` is the noise 
 import statistics
 import sys
 import time
+from itertools import islice
 
 import torch
 from torch import nn
 
 from truestep.engine.update import Update
-from truestep.inspection.inspect import _built, inspect
+from truestep.inspection.inspect import inspect
+from truestep.run.beginning import beginning_of
 from truestep.tasks.loading import load
 
 torch.set_num_threads(1)
-ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 FEW, MANY, AFTER = 4, 12, 12
+PLAIN = 6
+"""Plain attempts that are timed together."""
 
 
 def task(name, policy):
     """A built-in task's update and windows."""
-    update, windows = _built(load(name), policy, microbatches=None, seed=0, device=torch.device("cpu"), scale=None)
-    return update, [next(windows) for _ in range(AFTER + 1)]
+    cpu = torch.device("cpu")
+    begun = beginning_of(load(name), policy, microbatches=None, seed=0, device=cpu, scale=None, allow_underflow=True)
+    return begun.update, list(islice(begun.windows(), AFTER + 1))
 
 
 def mlp(policy, width, batch):
@@ -53,7 +58,7 @@ def round_of(update, windows):
     """One round's seconds of a plain attempt, noise floor, cost of one more inspected, seconds once, seconds of the record."""
 
     def plain():
-        for window in windows:
+        for window in windows[:PLAIN]:
             update(window)
 
     def inspected(attempts):
@@ -63,9 +68,9 @@ def round_of(update, windows):
     first, few, again, many, last = (
         seconds(work) for work in (plain, lambda: inspected(FEW), plain, lambda: inspected(MANY), plain)
     )
-    one = (first + again + last) / (3 * len(windows))
+    one = (first + again + last) / (3 * PLAIN)
     more = (many - few) / (MANY - FEW) / one + 1
-    once = few - one * (len(windows) - FEW + FEW * more)
+    once = few - one * (AFTER + 1 - FEW + FEW * more)
     return one, last / first, more, once, seconds(made[0].record)
 
 

@@ -171,6 +171,8 @@ def as_computed(gradient: Tensor, compute: torch.dtype) -> Tensor:
     Told from the numbers: where every one of them is a number of `compute`, they came from there.
     """
     held = elements(gradient)
+    if held.dtype is compute:
+        return held
     narrow = held.to(compute)
     wide = narrow.to(held.dtype)
     if torch.equal(wide, held):

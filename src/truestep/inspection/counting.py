@@ -10,7 +10,7 @@ from truestep.inspection.bits import DOUBLE, RAW, SINGLE, TIE, Layout, Rows, bit
 from truestep.inspection.patterns import HALVES, Patterns
 from truestep.inspection.spread import Spread
 
-AT_ONCE = 1 << 15
+AT_ONCE = 1 << 16
 """Elements whose bits are worked on together: what the processor's caches hold."""
 SMALL = 1 << 12
 """Elements up to which a tensor waits until it is counted with others, for then the calls cost more than the elements."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from itertools import chain, repeat
 from typing import Any
-
-import torch
 
 from truestep.engine.policy import Policy, scale_of
 from truestep.engine.randomness import own_random_state
@@ -41,8 +40,9 @@ def inspect(
 
     A short training of `after` attempts and one more is made; `attempts` of them, spread evenly from the first to the last, are
     inspected. Where the policy's format has float32's range (fp32, tf32, bf16) the policy's own numbers are counted, and the
-    first microbatch runs in float32 too, to be compared with; else (fp16) every inspected window runs in float32 first, from
-    the same state, and that is counted, for what the policy flushed is not among its own numbers. All of it is undone afterwards.
+    first microbatch runs in float32 too, to be compared with; else (fp16) the windows of the first and the last inspected attempt
+    run in float32 first, from the same state, and that is counted, for what the policy flushed is not among its own numbers. Of
+    the attempts between, the policy's own numbers move the scales that lose nothing. All of it is undone afterwards.
 
     Args:
         what: a Task, the name of one, or FILE.py:NAME; or an Update of one's own, whose policy it then is.
@@ -82,13 +82,6 @@ def inspect(
         raise UsageError("a task brings its own windows", hint="leave windows out, or inspect an Update")
     place = device_of(device)
     with own_random_state(place), told_as_theirs(task, policy, failed="while it was inspected"):
-        update, own = _built(task, policy, microbatches=microbatches, seed=seed, device=place, scale=scale)
-        return Inspecting(update, attempts, after).run(own, task=task.name, seed=seed)
-
-
-def _built(
-    task: Task, policy: str | Policy, *, microbatches: int | None, seed: int, device: torch.device, scale: LossScale | None
-) -> tuple[Update[Any], Iterator[Window[Any]]]:
-    """The update of a run, and its windows on its device."""
-    begun = beginning_of(task, policy, microbatches=microbatches, seed=seed, device=device, scale=scale, allow_underflow=True)
-    return begun.update, begun.windows()
+        begun = beginning_of(task, policy, microbatches=microbatches, seed=seed, device=place, scale=scale, allow_underflow=True)
+        with closing(begun.feed):  # an exception keeps what it passed through, and so the processes that read for it
+            return Inspecting(begun.update, attempts, after).run(begun.windows(), task=task.name, seed=seed)
