@@ -88,13 +88,15 @@ def drawn(page: Any, *figures: str) -> None:
 
 
 def opened(browser: Any, report: Path, *, width: int = 1280, scheme: str = "light", **context: Any) -> Seen:
-    """The report in a window of `width`, its first figure drawn."""
+    """The page in a window of `width`, its first figure drawn where it has any."""
     seen = Seen(browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **context).new_page())
     seen.page.on("console", lambda message: seen.messages.append(message.text))
     seen.page.on("pageerror", lambda error: seen.messages.append(str(error)))
     seen.page.on("request", lambda request: request.url.startswith("blob:") or seen.requests.append(request.url))
     seen.page.goto(report.as_uri())
-    drawn(seen.page, seen.page.locator("figure").first.get_attribute("id"))
+    first = seen.page.evaluate("document.querySelector('.figure:has(.drawing)')?.id")
+    if first is not None:
+        drawn(seen.page, first)
     return seen
 
 

@@ -79,6 +79,7 @@
   const run = (script) => document.head.append(Object.assign(document.createElement("script"), script));
   const atOnce = () => { if (!("Plotly" in window)) run({ textContent: plotly() }); };
   const begin = () => {
+    if ("Plotly" in window) return; // the page went to paper first
     const src = URL.createObjectURL(new Blob([plotly()], { type: "text/javascript" }));
     run({ src, onload: drawAnew, onerror: () => { atOnce(); drawAnew(); } });
   };
