@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from truestep.engine.clip import ClipNorm, ClipValue
 from truestep.engine.outcome import Reason
 from truestep.engine.scale import LossScale
 from truestep.engine.update import Update
-from truestep.errors import UsageError, WindowError
+from truestep.errors import LossError, UsageError, WindowError
 from truestep.tasks import Logistic
 from truestep.verification.bias import bias_of
 from truestep.verification.result import Verification
@@ -561,6 +562,28 @@ def test_an_update_goes_on_as_if_nothing_had_been_verified(policy):
     assert outcomes[0].lr == outcomes[1].lr
 
 
+@pytest.mark.parametrize("policy", ["fp32", "fp16", "bf16-master", "bf16-pure"])
+def test_weights_moments_scale_counts_schedule_buffers_and_random_state_of_an_update_are_bit_for_bit_as_before(policy):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
+    update = Update(
+        model,
+        lambda params: torch.optim.AdamW(params, lr=0.01),
+        loss=lambda model, microbatch: loss_of(model, microbatch) + 0.0 * np.random.rand() * random.random(),
+        policy=policy,
+        scheduler=lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5),
+    )
+    update(windows_of(8, 8, seed=5)[0])
+
+    def all_of_it():
+        rest = copy.deepcopy((update.state_dict(), update.weights(), [each.state_dict() for each in update.schedulers]))
+        return everything(model, update.optimizers[0]), rest, random.getstate()
+
+    before = all_of_it()
+    assert verify(update, windows_of(8, 8)).attempts == 3
+    assert same(all_of_it(), before)
+
+
 def test_a_step_functions_model_optimizer_and_random_state_are_put_back_also_after_an_exception():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
@@ -604,6 +627,25 @@ def test_what_has_no_meaning_is_refused_by_name():
         checked(lambda window: None, windows, model, sgd(model), scale="big")
     with pytest.raises(WindowError, match="no microbatch"):
         verify(update, [windows[0], []])
+
+
+def test_a_loss_that_does_not_take_the_loops_half_weights_says_so_with_its_line_and_one_that_casts_to_them_passes():
+    model = net().bfloat16()
+    optimizer = sgd(model)
+
+    def step(window):
+        optimizer.zero_grad()
+        for x, y in window:
+            (nn.functional.cross_entropy(model(x.bfloat16()).float(), y) / len(window)).backward()
+        optimizer.step()
+
+    def casting(model, microbatch):
+        x, y = microbatch
+        return nn.functional.cross_entropy(model(x.to(next(model.parameters()).dtype)), y)
+
+    with pytest.raises(LossError, match=r"test_verify.py.*torch.bfloat16 weights"):
+        verify(step, windows_of(8, 8), model=model, optimizer=optimizer, loss=loss_of)
+    assert verify(step, windows_of(8, 8), model=model, optimizer=optimizer, loss=casting).passed
 
 
 def test_a_report_says_what_was_found_and_its_record_is_json():

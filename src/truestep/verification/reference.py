@@ -15,7 +15,9 @@ from truestep.engine.clip import Clip
 from truestep.engine.gradients import exact_norm
 from truestep.engine.policy import POLICIES
 from truestep.engine.randomness import Drawn
+from truestep.errors import LossError
 from truestep.probe.buffers import Buffers
+from truestep.tasks.place import line_of
 from truestep.verification.kinks import Kinks
 from truestep.verification.roundings import Counting
 from truestep.verification.subject import Full, Subject
@@ -49,7 +51,7 @@ def references(
     """
     with subject.in_float32(), _as_before(subject, drawn) as again:
         with counting or nullcontext():
-            plain = _gradients(subject, full, trained)
+            plain = _plain(subject, full, trained)
         first = torch.get_rng_state()
         again()
         try:
@@ -84,6 +86,21 @@ def clipped(gradients: Gradients, clip: Clip | None) -> Gradients:
     norm = exact_norm(list(held.values()))
     factor, _ = clip(list(held.values()), norm=norm, unit=1.0)
     return {name: gradient * factor for name, gradient in held.items()}
+
+
+def _plain(subject: Subject, full: Full, trained: Params) -> Gradients:
+    """In float32, or in the format that the weights of a loop of one's own have; LossError where the loss does not fit those."""
+    try:
+        return _gradients(subject, full, trained)
+    except RuntimeError as error:
+        narrow = {p.dtype for p in trained.values() if p.dtype in (torch.float16, torch.bfloat16)}
+        if not narrow or "type" not in str(error):
+            raise
+        raise LossError(
+            f"{line_of(subject.loss)}: the loss does not take {narrow.pop()} weights outside of the loop's own casts: {error}",
+            hint="verify computes loss= by itself, in float64 too: let it cast what the model is given to the weights' format,"
+            " as in x.to(next(model.parameters()).dtype)",
+        ) from error
 
 
 def _gradients(subject: Subject, full: Full, trained: Params) -> Gradients:
