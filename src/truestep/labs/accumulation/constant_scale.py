@@ -185,7 +185,10 @@ LAB = Lab(
     source="torch's automatic mixed precision examples, 'Gradient accumulation': the scale factor should remain constant while "
     "grads for a given effective batch are accumulated",
     shows=shows,
-    after=(After(lab="two-numbers", why="a scale that moves becomes a weight, which it shows to be another number"),),
+    after=(
+        After(lab="two-numbers", why="a scale that moves becomes a weight, which it shows to be another number"),
+        After(lab="exact-scaling", why="a constant scale leaves no trace, which a changing one does"),
+    ),
     asks=(
         Number(
             key="grown",

@@ -198,7 +198,10 @@ LAB = Lab(
     source="that a mean over nothing does not exist; torch.nn.CrossEntropyLoss, which says of ignore_index that the loss is "
     "averaged over non-ignored targets",
     shows=shows,
-    after=(After(lab="mean-of-means", why="the count that is divided by is introduced there"),),
+    after=(
+        After(lab="mean-of-means", why="the count that is divided by is introduced there"),
+        After(lab="two-numbers", why="a weight of 0 is no scale of 0"),
+    ),
     asks=(
         Buckets(
             key="sort",

@@ -176,7 +176,11 @@ LAB = Lab(
     "overflow too.",
     source="the distributive law, and IEEE 754-2019's binary16, whose largest number is 65504",
     shows=shows,
-    after=(After(lab="divide-by-n", why="it shows what the division is for"),),
+    after=(
+        After(lab="divide-by-n", why="it shows what the division is for"),
+        After(lab="rescued", why="it shows the range that a later division gives up"),
+        After(lab="kept", why="it shows which gradients are float32, and hence have room"),
+    ),
     asks=(
         Choice(
             key="overflow",

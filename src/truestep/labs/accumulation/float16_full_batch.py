@@ -217,7 +217,10 @@ LAB = Lab(
     "small gradient",
     condition="after Adam the weights are equal only where the gradient is not noise.",
     shows=shows,
-    after=(After(lab="printed-digits", why="it says what equal means before a narrow format comes in"),),
+    after=(
+        After(lab="printed-digits", why="it says what equal means before a narrow format comes in"),
+        After(lab="exact-scaling", why="the scale may then be left out of the error"),
+    ),
     asks=(
         Choice(
             key="error",

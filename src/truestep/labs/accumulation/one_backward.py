@@ -189,7 +189,10 @@ LAB = Lab(
     source="a common account of gradient accumulation; torch.Tensor.backward's retain_graph says when a graph is freed",
     condition="the first half is true. A graph is freed by its backward, not by the end of its forward: N are held at once.",
     shows=shows,
-    after=(After(lab="divide-by-n", why="it has a backward for each microbatch, which this one saves"),),
+    after=(
+        After(lab="divide-by-n", why="it has a backward for each microbatch, which this one saves"),
+        After(lab="memory", why="it shows what activations cost, of which this keeps N times as many"),
+    ),
     asks=(
         Number(
             key="bytes",

@@ -8,7 +8,7 @@ import torch
 
 import truestep
 from truestep.labs.asking.ask import Choice, Column, Number, Open, Option, Tempting
-from truestep.labs.lab import Lab
+from truestep.labs.lab import After, Lab
 from truestep.labs.scaling.clip_order import linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 from truestep.ledger.records import attempt_record, header_record
@@ -210,6 +210,7 @@ LAB = Lab(
     "attempts, completed, skipped and why, examples and tokens seen and applied, scheduler ticks, and the loss scale.",
     source="torch.amp.GradScaler, step: where gradients are not finite, optimizer.step() is skipped; the counts follow from it",
     shows=shows,
+    after=(After(lab="order-of-an-update", why="it has the finite check, without which nothing is skipped"),),
     asks=(
         Number(
             key="completed",

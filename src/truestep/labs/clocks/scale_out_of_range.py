@@ -135,6 +135,7 @@ LAB = Lab(
     after=(
         After(lab="told-apart", why="it shows skips that no smaller scale cures, which drive a scale down in vain"),
         After(lab="missed-overflows", why="it shows what else keeps an overflow from being seen"),
+        After(lab="exact-scaling", why="it shows the scales that leave no trace; these do"),
     ),
     asks=(
         Number(

@@ -196,6 +196,7 @@ LAB = Lab(
     after=(
         After(lab="ninety", why="it shows what a skipped attempt is"),
         After(lab="skip-rate", why="it shows that skips are evidence; here is of what"),
+        After(lab="exact-scaling", why="it shows what a scale changes, and hence what it can cure"),
     ),
     asks=(
         Buckets(

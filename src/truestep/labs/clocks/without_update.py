@@ -178,7 +178,10 @@ LAB = Lab(
     source="torch.amp.GradScaler: update() moves the scale; the loop of its documentation calls it once an iteration",
     condition="the loop evades torch's own check. With one scaler, torch raises at the second step.",
     shows=shows,
-    after=(After(lab="ninety", why="it tells a skipped attempt from an update"),),
+    after=(
+        After(lab="ninety", why="it tells a skipped attempt from an update"),
+        After(lab="scaler-orders", why="it shows which orders torch refuses, this one at its second step"),
+    ),
     asks=(
         Choice(
             key="forgotten",

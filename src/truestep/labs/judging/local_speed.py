@@ -137,7 +137,11 @@ LAB = Lab(
     "on a precision.",
     source="Coleman et al. 2019, 'Analysis of DAWNBench': throughput and time to accuracy rank differently",
     shows=shows,
-    after=(After(lab="time-to-target", why="it shows what decides instead"),),
+    after=(
+        After(lab="time-to-target", why="it shows what decides instead"),
+        After(lab="skip-rate", why="it shows a throughput that hides what was skipped"),
+        After(lab="memory", why="less memory is what makes a step faster, and it is not the verdict"),
+    ),
     asks=(
         Choice(
             key="rank",

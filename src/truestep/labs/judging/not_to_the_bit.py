@@ -144,7 +144,10 @@ LAB = Lab(
     "before are.",
     source="Micikevicius et al. 2018, section 4, compares accuracies, not weights; MLPerf training's rules set a quality target",
     shows=shows,
-    after=(After(lab="size-and-bias", why="it shows what a single gradient's error may be"),),
+    after=(
+        After(lab="size-and-bias", why="it shows what a single gradient's error may be"),
+        After(lab="float16-full-batch", why="it shows an error that formats explain"),
+    ),
     asks=(
         Number(
             key="equal",

@@ -158,7 +158,10 @@ LAB = Lab(
     source="that a comparison holds all else equal: Fisher 1935, 'The design of experiments'; Dahl et al. 2023, 'Benchmarking "
     "neural network training algorithms', fixes protocols for training",
     shows=shows,
-    after=(After(lab="not-to-the-bit", why="it shows what a declared criterion is"),),
+    after=(
+        After(lab="not-to-the-bit", why="it shows what a declared criterion is"),
+        After(lab="declared-clock", why="the clock is one of the things that are to be the same"),
+    ),
     asks=(
         Buckets(
             key="flags",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import truestep
 from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
-from truestep.labs.lab import Lab
+from truestep.labs.lab import After, Lab
 from truestep.labs.scaling.clip_order import linear
 from truestep.labs.scaling.clip_order import loss as mean_output
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
@@ -222,6 +222,7 @@ LAB = Lab(
     "ties to even, favours no direction",
     condition="the attempts are independent, and there are two of them at least.",
     shows=shows,
+    after=(After(lab="float16-full-batch", why="it has the criterion for the size; the bias is asked beside it"),),
     asks=(
         Number(
             key="mean",

@@ -10,7 +10,7 @@ from truestep.compare import summarize
 from truestep.compare.verdict import Row
 from truestep.labs.asking.ask import Buckets, Choice, Number, Open, Option, Tempting
 from truestep.labs.judging._records import BUDGET_SECONDS, SEEDS, protocol, race, slower
-from truestep.labs.lab import Lab
+from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 UPDATES = {"fp32": 1000, "fp16": 1500}
@@ -164,6 +164,10 @@ LAB = Lab(
     source="Coleman et al. 2019, 'Analysis of DAWNBench, a time-to-accuracy machine learning performance benchmark'; Hansen et "
     "al. 2021 (COCO) for the expected time with restarts",
     shows=shows,
+    after=(
+        After(lab="ninety", why="a budget is counted in completed updates, not in attempts"),
+        After(lab="one-protocol", why="the target and the baseline come from the protocol"),
+    ),
     asks=(
         Number(
             key="ratio",

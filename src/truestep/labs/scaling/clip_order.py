@@ -9,7 +9,7 @@ from torch.nn.utils import clip_grad_norm_
 
 import truestep
 from truestep.labs.asking.ask import Choice, Number, Option, Tempting
-from truestep.labs.lab import Lab
+from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Shown, Table, Wrong
 
 Vector = tuple[float, ...]
@@ -107,6 +107,7 @@ LAB = Lab(
     "Clipped while scaled, what reaches the optimizer is the limit divided by the loss scale.",
     source="torch's notes on automatic mixed precision, 'Gradient clipping'",
     shows=shows,
+    after=(After(lab="rescued", why="it shows why a gradient is scaled at all"),),
     asks=(
         Number(
             key="right",

@@ -186,7 +186,11 @@ LAB = Lab(
             follow_up="Is a scale of 2^-10 exact for a gradient of 1e-42 in float32?",
         ),
     ),
-    after=(After(lab="clip-order", why="it shows where in an update the unscaling stands"),),
+    after=(
+        After(lab="clip-order", why="it shows where in an update the unscaling stands"),
+        After(lab="rescued", why="it shows what a scale is for, which is why it has to leave no trace"),
+        After(lab="below-normal", why="away from the smallest normal the claim is true; it shows what happens below"),
+    ),
 )
 
 
