@@ -5,6 +5,7 @@ from datetime import date, timedelta
 import pytest
 
 from tests.labs.asking.made import ASKS, LAB, RIGHT, WRONG
+from tests.profile import FULL
 from truestep.errors import UsageError
 from truestep.labs.asking.faults import Fault, Faults, faults
 from truestep.labs.asking.grading import grade
@@ -106,6 +107,7 @@ def test_a_line_is_right_where_the_audit_reports():
     assert graded.words[0] == "The audit reports line 6: loss.backward()\nnever cleared"
 
 
+@pytest.mark.skipif(not FULL, reason="takes seconds; a session of tests/cli/test_labs.py asks the real audit always")
 def test_a_real_audit_finds_the_line_and_runs_once():
     found = faults(ASKS["find"].script)
     assert {ASKS["find"].script.splitlines()[line - 1].strip() for line in found.lines} <= {"loss.backward()", "optimizer.step()"}

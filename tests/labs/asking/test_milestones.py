@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.profile import FULL
 from truestep.engine.clip import ClipNorm
 from truestep.engine.update import Update
 from truestep.errors import UsageError
@@ -119,6 +120,7 @@ def test_a_report_comes_back_from_its_record(tmp_path):
     assert found.verified
 
 
+@pytest.mark.skipif(not FULL, reason="takes seconds; tests/cli/test_labs.py runs files in their own process always")
 def test_a_file_has_a_process_of_its_own(tmp_path):
     path = tmp_path / "my_loop.py"
     path.write_text("print('x' * 100000, flush=True)\nimport os\nopen('ran', 'w').write(str(os.getpid()))\n" + HEAD + AMP)

@@ -40,7 +40,7 @@ def faults(script: str) -> Faults:
         path.write_text(script, encoding="utf-8")
         findings = audit([str(path)], device="cpu", silent=True).findings
     found = tuple(
-        Fault(line=each.line, words=". ".join(filter(None, (each.message, each.damage, each.fix))))
+        Fault(line=each.line, words="; ".join(filter(None, (each.message, each.damage, each.fix))))
         for each in findings
         if each.severity != "note" and each.line is not None and Path(each.path or "").name == NAME
     )
