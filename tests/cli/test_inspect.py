@@ -1,8 +1,10 @@
 """`truestep inspect`: every option reaches the inspection, and what is printed is the record."""
 
 import json
+import math
 import re
 import sys
+from dataclasses import replace
 from inspect import signature
 from types import SimpleNamespace
 
@@ -12,6 +14,7 @@ from tests.inspection import samples
 from truestep.cli import main
 from truestep.engine.scale import LossScale
 from truestep.inspection.inspect import inspect
+from truestep.inspection.spread import Spread
 
 MADE = samples.inspection()
 
@@ -127,3 +130,13 @@ def test_on_a_terminal_nothing_is_cut_off_and_80_columns_suffice(asked, capsys, 
     tables = out.split("\n\n")[1:-1]
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for table in tables for line in table.splitlines()]
     assert max(map(len, lines)) <= 80
+
+
+def test_weights_that_are_not_finite_are_said_and_exit_3(asked, capsys):
+    bad = Spread.of([1.0, math.nan, math.inf])
+    rows = tuple(replace(row, spread=bad) if row.kind == "weights" else row for row in MADE.numbers)
+    asked["found"] = replace(MADE, numbers=rows)
+    assert main(["inspect", "digits", "--json"]) == 3
+    out, err = capsys.readouterr()
+    json.loads(out, parse_constant=pytest.fail)
+    assert "weights of head are not finite (1 infinite and 1 NaN of 3): what else was counted means little" in err

@@ -24,12 +24,12 @@ class Pulled(nn.Module):
 
 
 def pulled(
-    sigma: float, *, policy: str = "fp16", scale: LossScale | None = None, count: int = 64
+    sigma: float, *, policy: str = "fp16", scale: LossScale | None = None, count: int = 64, factors: tuple[float, ...] = (1.0,)
 ) -> tuple[Update[Any], list[Any]]:
-    """An update whose activation gradients are N(0, sigma) by construction, count^2 of them, and its window."""
+    """An update whose activation gradients are N(0, sigma * factor) by construction, count^2 of them, and a window by factor."""
     torch.manual_seed(0)
     model = Pulled(count)
-    window = [(torch.randn(count, 2), torch.randn(count, count) * sigma)]
+    windows = [[(torch.randn(count, 2), torch.randn(count, count) * sigma * factor)] for factor in factors]
     update: Update[Any] = Update(
         model,
         torch.optim.SGD(model.parameters(), lr=0.1),
@@ -38,7 +38,7 @@ def pulled(
         policy=policy,
         scale=scale,
     )
-    return update, [window]
+    return update, windows
 
 
 class Odd(nn.Module):

@@ -27,9 +27,9 @@ from truestep.probe import operations as probe
 from truestep.probe.buffers import Buffers
 
 _NARROW = (
-    "Predicted, and measured against: a float32 run of the windows of the first and the last inspected attempt, from the same"
-    " weights and random state, rounded to nearest by each format's own rules. It leaves out what low precision does to the numbers"
-    " on their way. The scales that lose nothing go by the policy's own numbers in the attempts between, too."
+    "Predicted, and measured against: a float32 run of the windows of the first and the last inspected attempt, from the"
+    " same weights and random state, rounded to nearest by each format's own rules. It leaves out what low precision does to the"
+    " numbers on their way. The scales that lose nothing go by the policy's own numbers in the attempts between, too."
 )
 _WIDE = (
     "Predicted: the spread of the policy's own numbers, whose format has float32's range, rounded to nearest by each format's own"
@@ -212,7 +212,7 @@ class Inspecting:
             yield "The model is compiled and ran uncompiled here: what its fused kernels keep in float32 is rounded here."
         errors = [row.block_error for row in rows if row.block_error is not None]
         if errors:
-            yield f"MX and fp8 per tensor: drawn blocks put a share off by {100 * max(errors):.1f} points at most, in 19 of 20."
+            yield f"MX and fp8 per tensor: in 19 of 20 draws, a share is off by {100 * max(errors):.1f} points at most."
         skipped = [each for each in self._inspected if not each.completed]
         if skipped:
             yield (

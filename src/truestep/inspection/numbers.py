@@ -82,7 +82,8 @@ class Numbers:
     block_error: float | None = None
     """What shares of `blocks` and `per_tensor` may be off, in 19 of 20 such draws; None where every block was counted.
 
-    Both are of the first inspected attempt, and of a tensor of more than 65,536 elements of 2,048 of its blocks, drawn.
+    Both are of the first inspected attempt, and of a tensor of more than 65,536 elements of 2,048 of its blocks, drawn,
+    each of which stands for as many as there are for one.
     """
     note: str | None
     """In words what is particular ("every number is 0"); None where nothing is."""

@@ -37,54 +37,62 @@ class _Below:
     """Counts by binades below a binade that something put last."""
 
     def __init__(self) -> None:
-        self._rows = np.zeros((_DEPTH + 1, RAW), dtype=np.int64)
-        self._far = 0
+        self._rows = np.zeros((_DEPTH + 1, RAW))
+        self._far = 0.0
         """Numbers that lie lower than `_DEPTH` below it."""
 
-    def add(self, rows: Rows, numbers: int, *, missing: int = 0) -> None:
-        """Of so many numbers those whose binades are told apart, of which the last so many are missing, for they are empty."""
+    def add(self, rows: Rows, numbers: int, weight: float, *, missing: int = 0) -> None:
+        """Of so many numbers those whose binades are told apart, of which the last so many are missing, for they are empty.
+
+        Each stands for `weight` numbers.
+        """
         end = _DEPTH + 1 - missing
-        self._rows[end - len(rows) : end] += rows
-        self._far += numbers - int(rows.sum())
+        self._rows[end - len(rows) : end] += rows * weight
+        self._far += (numbers - int(rows.sum())) * weight
 
     def spread(self) -> Spread:
         """The spread in which the last binade is that of 1."""
         none = np.zeros((1, RAW), dtype=np.int64)
         far = none.copy()
-        far[0, 0] = self._far
-        return spread_of(np.concatenate([none, far, self._rows, none]), _DEPTH + 2)
+        far[0, 0] = round(self._far)
+        return spread_of(np.concatenate([none, far, np.rint(self._rows).astype(np.int64), none]), _DEPTH + 2)
 
 
 class Relative:
-    """The counts of blocks of all tensors that were added.
+    """The counts of blocks of all tensors that were added, as estimated where blocks were drawn.
 
     A block's scale in MX is 2^(floor(log2 amax) - emax), so that its elements are stored as x / 2^floor(log2 amax) * 2^emax: a
     spread of x / 2^floor(log2 amax) tells the losses of every MX format. Exact but where that scale is below e8m0's 2^-127.
     """
 
     def __init__(self) -> None:
-        self.counted = 0
-        """Blocks that were counted."""
-        self.there = 0
-        """Blocks of the tensors; more than were counted where a tensor was too large."""
+        self._widest = 1.0
+        """How many blocks a counted one stands for at most."""
+        self._numbers = 0.0
+        """Finite numbers that are not 0, as estimated."""
         self._blocks = _Below()
         self._tensors = {name: _Below() for name in PER_TENSOR}
         self._draws = torch.Generator().manual_seed(0)
 
     @property
     def error(self) -> float | None:
-        """What a share may be off at most, in 19 of 20 such draws: 1.96 / (2 sqrt(blocks)); None where every block was counted.
+        """What a share p may be off, in 19 of 20 such draws; None where every block was counted.
 
-        A block counts as one observation, for its numbers may be alike.
+        p is stratified by tensor: w = blocks there / blocks drawn weighs each of its own. With m_b numbers of block b that are
+        not 0, s_b the share lost of them and M = sum w m_b, the variance of the ratio is sum w (w - 1) m_b^2 (s_b - p)^2 / M^2.
+        For m_b <= 32 and sum w m_b (s_b - p)^2 <= M / 4 that is at most 8 max(w - 1) / M, whatever the numbers of a block have
+        in common; the error is 1.96 of its roots.
         """
-        return None if self.counted == self.there else 1.96 / (2 * math.sqrt(self.counted))
+        if self._widest == 1:
+            return None
+        return min(1.0, 1.96 * math.sqrt(BLOCK / 4 * (self._widest - 1) / self._numbers)) if self._numbers else 1.0
 
     def add(self, tensor: Tensor) -> None:
         """Count a tensor's blocks along its last dimension, a shorter one last, or so many of them."""
         tensor = tensor.detach()
         if not tensor.numel():
             return
-        blocks = self._drawn(tensor)
+        blocks, weight = self._drawn(tensor)
         layout, keys, largest = _keyed(blocks, tensor)
         if layout is SINGLE and bool(((keys < RAW) & (keys != TIE)).any()):  # subnormal: float64 holds all their bits
             layout, keys, largest = _keyed(blocks.double(), tensor.double())
@@ -95,10 +103,11 @@ class Relative:
         finite = rows[:-1]
         finite[0, TIE] = 0
         numbers = int(finite.sum())
-        self._blocks.add(_relative(keys, layout, clean=clean), numbers)
+        self._numbers += numbers * weight
+        self._blocks.add(_relative(keys, layout, clean=clean), numbers, weight)
         for name, below in self._tensors.items():
             last = _last(largest, name, layout)
-            below.add(finite[max(last - _DEPTH, 0) : last + 1], numbers, missing=max(last + 1 - len(finite), 0))
+            below.add(finite[max(last - _DEPTH, 0) : last + 1], numbers, weight, missing=max(last + 1 - len(finite), 0))
 
     def blocks(self) -> dict[str, Losses]:
         """What each MX format loses."""
@@ -109,8 +118,8 @@ class Relative:
         """What each fp8 format loses where every tensor has the largest power-of-two scale at which nothing overflows."""
         return {name: each.spread().losses(FORMATS[name], scale=_TOPS[name]) for name, each in self._tensors.items()}
 
-    def _drawn(self, tensor: Tensor) -> Tensor:
-        """Blocks as rows, filled up with zeros, which count for nothing."""
+    def _drawn(self, tensor: Tensor) -> tuple[Tensor, float]:
+        """Blocks as rows, filled up with zeros, which count for nothing; and how many blocks each stands for."""
         width = tensor.shape[-1] if tensor.dim() else 1
         size = min(width, BLOCK)
         whole = tensor.reshape(-1, width)
@@ -118,10 +127,11 @@ class Relative:
             whole = torch.nn.functional.pad(whole, (0, -width % size))
         blocks = whole.reshape(-1, size)
         count = min(len(blocks), MOST)
-        self.counted, self.there = self.counted + count, self.there + len(blocks)
+        weight = len(blocks) / max(count, 1)
+        self._widest = max(self._widest, weight)
         if count == len(blocks):
-            return blocks
-        return blocks[torch.randperm(len(blocks), generator=self._draws)[:count].to(blocks.device)]
+            return blocks, 1.0
+        return blocks[torch.randperm(len(blocks), generator=self._draws)[:count].to(blocks.device)], weight
 
 
 def _keyed(blocks: Tensor, tensor: Tensor) -> tuple[Layout, Tensor, int]:
