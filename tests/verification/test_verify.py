@@ -1,9 +1,11 @@
 """The laws of accumulation as `truestep.verify` shows them, and what it says where there is nothing to show."""
 
 import copy
+import inspect
 import json
 import math
 import random
+import typing
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +22,8 @@ from truestep.errors import LossError, UsageError, WindowError
 from truestep.tasks import Logistic
 from truestep.verification.bias import bias_of
 from truestep.verification.result import Verification
-from truestep.verification.verify import verify
+from truestep.verification.subject_update import subject_of_step
+from truestep.verification.verify import _task, verify
 
 
 def net(*, seed=0):
@@ -646,6 +649,16 @@ def test_a_loss_that_does_not_take_the_loops_half_weights_says_so_with_its_line_
     with pytest.raises(LossError, match=r"test_verify.py.*torch.bfloat16 weights"):
         verify(step, windows_of(8, 8), model=model, optimizer=optimizer, loss=loss_of)
     assert verify(step, windows_of(8, 8), model=model, optimizer=optimizer, loss=casting).passed
+
+
+def test_what_the_signatures_promise_is_what_the_functions_behind_them_take():
+    promised = [inspect.signature(each).parameters for each in typing.get_overloads(verify)]
+    for own, function in ((promised[0], _task), (promised[2], subject_of_step)):
+        taken = {
+            each.name: each.default for each in inspect.signature(function).parameters.values() if each.kind is each.KEYWORD_ONLY
+        }
+        assert {name: own[name].default for name in taken} == taken
+        assert {name for name, each in own.items() if each.kind is each.KEYWORD_ONLY} - set(taken) <= {"join"}
 
 
 def test_a_report_says_what_was_found_and_its_record_is_json():

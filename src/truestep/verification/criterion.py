@@ -34,10 +34,10 @@ FLOAT32_UNIT, FLOAT32_SMALLEST = 2.0**-24, 2.0**-126
 SAFETY = 3.0
 """Roundings are not quite independent, and a gradient of one element tells e badly. Of 15,400 gaps (logistic and digits on 200
 seeds, bytes-lm on 40; fp32, bf16 and fp16; 4 attempts of 4 microbatches) half needed 0.25 or less, the largest of the low formats
-0.44, and float32 on a single element 0.82 in one of a hundred, 1.6 at most: this is twice the largest ever seen. They were counted
-beside kinks. An attempt that is explained without kinks is not searched for any, so that an element on the wrong side of a ReLU
-may fill what is left: of digits in float16 (200 seeds, 8 attempts) the largest error is 0.996 of its tolerance, and 0.60 where
-kinks are always looked for; needed beside them is then 0 of this factor in every of 9,600 gaps, and up to 13 without them."""
+0.44, and float32 on a single element 0.82 in one of a hundred, 1.6 at most: this is twice the largest ever seen. These are beside
+kinks. An attempt that is explained without kinks is not searched for any, so that an element on the wrong side of a ReLU may fill
+what is left: of digits in float16 (200 seeds, 8 attempts) the largest error is 0.996 of its tolerance, and 0.60 where kinks are
+always looked for; beside them all 9,600 gaps then need 0, and without them up to 13."""
 
 LIMIT = 0.4
 """The largest relative tolerance at which a gradient that is half or twice as long still shows, with an error of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
@@ -109,7 +110,7 @@ def verify(what: Any, windows: Any = None, **options: Any) -> Verification:
     True
     """
     if isinstance(what, (Task, str)):
-        return _task(load(what) if isinstance(what, str) else what, windows, **_only(options, _OF_TASK, "a task"))
+        return _task(load(what) if isinstance(what, str) else what, windows, **_only(options, _keywords(_task), "a task"))
     if isinstance(what, Update):
         join = _only(options, ("join",), "an update").get("join")
         return _verified(subject_of_update(what, title=type(what.model).__name__), _fulls(windows, join))
@@ -118,7 +119,7 @@ def verify(what: Any, windows: Any = None, **options: Any) -> Verification:
             f"a {type(what).__name__} cannot be verified",
             hint="pass a task, the name of one, a truestep.Update, or a function that performs one window",
         )
-    named = _only(options, _OF_STEP, "a function")
+    named = _only(options, (*_keywords(subject_of_step), "join"), "a function")
     missing = [name for name in ("model", "optimizer", "loss") if named.get(name) is None]
     if missing:
         raise UsageError(
@@ -128,8 +129,10 @@ def verify(what: Any, windows: Any = None, **options: Any) -> Verification:
     return _verified(subject_of_step(what, **named), _fulls(windows, join))
 
 
-_OF_TASK = ("policy", "microbatches", "seed", "device", "scale", "clip", "attempts")
-_OF_STEP = ("model", "optimizer", "loss", "loss_is", "weight", "clip", "scale", "join")
+def _keywords(function: Callable[..., object]) -> tuple[str, ...]:
+    """The options that it takes by name."""
+    taken = inspect.signature(function).parameters.values()
+    return tuple(each.name for each in taken if each.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
 def _only(options: dict[str, Any], known: Sequence[str], of: str) -> dict[str, Any]:
