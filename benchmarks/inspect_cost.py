@@ -4,7 +4,7 @@ usage: inspect_cost.py [ROUNDS]      (one thread; every round makes plain attemp
 Both inspections make the same attempts, of which 4 or 12 are inspected: their difference over 8 is what an inspected attempt
 costs more than a plain one, and `one more` is that plus 1, plain ones being 1. `once` is what is left of the inspection of 4
 without its attempts: making ready and undoing, operators, MX and fp8, the float32 run beside, the result; `record` is made of it
-for JSON and pages. In seconds of the processor, medians of the rounds. `again` is the noise floor: plain attempts over plain attempts.
+for JSON and pages. In seconds of the processor, medians of the rounds. `again`, plain over plain, is the noise.
 """
 
 import statistics

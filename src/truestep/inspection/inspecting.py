@@ -19,29 +19,13 @@ from truestep.errors import SkipLimitError, UsageError
 from truestep.inspection.advice import advise
 from truestep.inspection.capture import Capture, Watched
 from truestep.inspection.movement import Moving
-from truestep.inspection.numbers import Kind, Numbers
+from truestep.inspection.notes import assumed, particular
+from truestep.inspection.numbers import Kind
 from truestep.inspection.reference import float32_gradients, operations_of
 from truestep.inspection.result import Inspected, Inspection, Operation
 from truestep.inspection.rows import Row, named_dtype, together
 from truestep.probe import operations as probe
 from truestep.probe.buffers import Buffers
-
-_NARROW = (
-    "Predicted, and measured against: a float32 run of the windows of the first and the last inspected attempt, from the"
-    " same weights and random state, rounded to nearest by each format's own rules. It leaves out what low precision does to the"
-    " numbers on their way. The scales that lose nothing go by the policy's own numbers in the attempts between, too."
-)
-_WIDE = (
-    "Predicted: the spread of the policy's own numbers, whose format has float32's range, rounded to nearest by each format's own"
-    " rules; float32's would differ by their rounding alone."
-)
-_MEASURED = "Measured: in the first microbatch of the first inspected attempt, against a float32 run of it."
-_ASSUMED = (
-    "MX: blocks of 32 along the last dimension, scale 2^(floor(log2 amax) - emax); exact where that scale is 2^-127 or more.",
-    "fp8 per tensor: the largest power of two at which the tensor's own largest number does not overflow.",
-    "MX and fp8 per tensor: of the first inspected attempt alone, and of a tensor of more than 65,536 elements from 2,048 of its"
-    " blocks, drawn at random; all else is exact. Weights: of the first and the last inspected attempt.",
-)
 
 
 class Inspecting:
@@ -181,6 +165,8 @@ class Inspecting:
         whole = [together(each, kind, self._compute) for kind, each in by_kind.items() if each]
         homes = {name: self._capture.layer_of(each) for name, each in self._plan.model.named_parameters()}
         movements = self._moving.movements(homes)
+        silent = [name for name in self._capture.names if name not in {layer for layer, _ in self._capture.rows}]
+        seen = particular(numbers, self._inspected, silent=silent, compiled=compiled)
         return Inspection(
             task=task,
             policy=policy.name,
@@ -194,31 +180,8 @@ class Inspecting:
             movements=movements,
             operations=tuple(_operation(each, calls) for each, calls in self._operations.items()),
             advice=advise(numbers, whole, movements),
-            notes=(*self._assumed(), *self._capture.shared, *self._notes(numbers, compiled)),
+            notes=(*assumed(wide=self._wide, low=self._low), *self._capture.shared, *seen),
         )
-
-    def _assumed(self) -> Iterator[str]:
-        yield _WIDE if self._wide else _NARROW
-        if self._wide and self._low:
-            yield _MEASURED
-        yield from _ASSUMED
-
-    def _notes(self, rows: Sequence[Numbers], compiled: bool) -> Iterator[str]:
-        seen = {layer for layer, _ in self._capture.rows}
-        silent = [name for name in self._capture.names if name not in seen]
-        if silent:
-            yield f"No number was seen of: {', '.join(silent)}."
-        if compiled:
-            yield "The model is compiled and ran uncompiled here: what its fused kernels keep in float32 is rounded here."
-        errors = [row.block_error for row in rows if row.block_error is not None]
-        if errors:
-            yield f"MX and fp8 per tensor: in 19 of 20 draws, a share is off by {100 * max(errors):.1f} points at most."
-        skipped = [each for each in self._inspected if not each.completed]
-        if skipped:
-            yield (
-                f"{len(skipped)} of {len(self._inspected)} inspected attempts were skipped ({skipped[0].reason} at a scale of"
-                f" {skipped[0].scale:g}): their gradients at the optimizer and updates were not measured."
-            )
 
 
 def _exponent(scale: float) -> int:

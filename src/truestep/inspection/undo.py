@@ -25,6 +25,9 @@ def undone(update: Update[Any]) -> Iterator[None]:
 
     Weights, optimizer states and settings come back as after a step that raised. What a forward writes into plain attributes of
     modules that own no buffers stays, and so does what the loss's own code keeps.
+
+    Private members of the update are read, for nothing public holds all of them: `state_dict` has its scale and counts alone, and
+    `load_state_dict` would clear what tells that a schedule was moved by hand, or that a step was torn.
     """
     plan = update.plan
     model, store = plan.model, plan.store
