@@ -18,9 +18,10 @@ SCALES = range(25)
 def number_line() -> dict[str, Any]:
     """Of each format its edges and, by gradient and scale, the stored number, its fate, its neighbours and the error left.
 
-    A gradient is the float32 nearest to its decimal. `stored` is rounded by the format's own reference, from the exact product;
-    `below` and `above` are the powers of two that lead to its neighbours in the format; `error` is that of what comes back,
-    relative to the gradient, to three digits. None wherever an overflow leaves no number.
+    A gradient is the float32 nearest to its decimal. `stored` is rounded by the format's own reference, from the exact product,
+    as torch casts: None where that overflows, and the largest number in a format that saturates. `below` and `above` are the
+    powers of two that lead to its neighbours in the format; `error` is that of what comes back, relative to the gradient, to
+    three digits.
     """
     gradients = [f"{significand}e{decade}" for decade in DECADES for significand in SIGNIFICANDS]
     values = [FORMATS["fp32"].round(Fraction(each)) for each in gradients]
@@ -35,7 +36,7 @@ def stored(form: Format, value: float, exponent: int) -> dict[str, Any]:
     ('zero', 'rounded')
     """
     exact = Fraction(value) * 2**exponent
-    code = form.encode(exact, overflow="infinity" if form.infinities else "nan")
+    code = form.encode(exact)
     number = form.decode(code)
     if not math.isfinite(number):
         return {"stored": None, "fate": "overflow", "below": None, "above": None, "error": None}
@@ -50,6 +51,8 @@ def stored(form: Format, value: float, exponent: int) -> dict[str, Any]:
 
 
 def _fate(form: Format, number: float, exact: Fraction) -> str:
+    if not math.isfinite(form.round(exact, overflow="infinity" if form.infinities else "nan")):
+        return "saturated"
     if number == 0:
         return "zero"
     if number < form.smallest_normal:

@@ -12,6 +12,7 @@
     rounded: "Normal: rounded to the nearest number of the format.",
     exact: "Normal: stored exactly.",
     overflow: "Overflows: beyond the largest number, so the attempt is skipped.",
+    saturated: "Beyond the largest number, which is stored in its place: torch's cast saturates here, and nobody is told.",
   };
   const REGIONS = [["zero", "zero"], ["subnormal", "subnormal"], ["normal", "normal"], ["overflow", "overflow"]];
   format.append(...formats.map((each, k) => new Option(NAMES[each.name] ?? each.name, String(k))));
