@@ -97,13 +97,19 @@ class Subject:
         return self.weighted([(microbatch, weight)], total=weight)
 
     def weighted(self, parts: Sequence[tuple[Any, Weight]], *, total: Weight) -> Tensor:
-        """The sum of the microbatches' losses, each at its share of `total`."""
-        shares = TermShares(self.loss_is, None if self.loss_is == "share" else total)
-        losses = []
+        """The sum of the microbatches' losses, each at its share of `total`.
+
+        The engine tells the terms apart; their shares are plain quotients of our own, for its shares are among what is verified.
+        """
+        terms, losses = TermShares(self.loss_is, None if self.loss_is == "share" else total), []
         for microbatch, weight in parts:
             loss = self._demanded(self.loss(self.model, microbatch))
-            summands = shares.summands(loss, weight) if self.loss_is != "share" else shares.given(loss, 1.0)  # type: ignore[arg-type]  # shares have no terms
-            losses += [summand.loss * summand.share for summand in summands]
+            if self.loss_is == "share":
+                losses += [summand.loss for summand in terms.given(loss, 1.0)]  # type: ignore[arg-type]  # shares have no terms
+                continue
+            for term, value, _, own in terms.summands(loss, weight):
+                whole = total if term is None else total[term]  # type: ignore[index]  # the terms of the loss are the total's
+                losses.append(value * ((own if self.loss_is == "mean" else 1.0) / whole))  # type: ignore[operator]  # a number each
         return torch.stack([loss.reshape(()) for loss in losses]).sum() if losses else torch.zeros(())
 
     def _demanded(self, loss: Loss) -> Loss:
