@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check formatted linted typed thorough bench bench-gpu format reference clean
+.PHONY: help demo test check formatted linted typed thorough bench bench-gpu format reference docs clean
 
 export OMP_NUM_THREADS := 1
 export PYTHONDONTWRITEBYTECODE := # else every process of the tests compiles the package anew: half a second each
@@ -28,8 +28,9 @@ check: formatted linted typed thorough test  ## everything that a change must pa
 formatted: .venv/ready
 	$(RUN) -m ruff format --check --quiet .
 
-thorough: .venv/ready    ## run a part of the full profile: 1,000 random programs in float32, and 50 kills of a training
-	TRUESTEP_FULL=1 TRUESTEP_SEED=0 $(RUN) -m pytest -n 2 tests/engine/programs tests/cli/test_train_killed.py -k 'laws_1_to_12 and fp32 or undisturbed and digits'
+thorough: .venv/ready    ## run a part of the full profile: 1,000 random programs in float32, 50 kills of a training, all that the documents show
+	TRUESTEP_FULL=1 TRUESTEP_SEED=0 $(RUN) -m pytest -n 2 tests/engine/programs tests/cli/test_train_killed.py \
+	    tests/architecture/test_documents.py -k 'laws_1_to_12 and fp32 or undisturbed and digits or shows_what_happens'
 
 linted: .venv/ready
 	$(RUN) -m ruff check --quiet .
@@ -55,11 +56,14 @@ format: .venv/ready      ## lay out the code and mend what lint can mend
 	$(RUN) -m ruff format .
 	$(RUN) -m ruff check --fix .
 
-reference: .venv/ready   ## write docs/reference.md from the docstrings
-	$(RUN) docs/reference.py
+reference: .venv/ready   ## write the pages of docs/ that are written from the code: names, commands, formats, lessons
+	@for page in reference commands formats lessons; do $(RUN) docs/$$page.py || exit 1; done
+
+docs: .venv/ready        ## build the documentation into site/, and fail on a broken link; then open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
 clean:                   ## remove what was made here: environment, caches, demo
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready: pyproject.toml constraints.txt

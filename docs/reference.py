@@ -1,38 +1,33 @@
-"""Writes docs/reference.md: every public name and every command, in the words of its own docstring.
+"""Writes docs/reference.md: every public name, in the words of its own docstring.
 
 `make reference` runs this; tests/architecture/test_public.py fails where the page is not what it would write.
 """
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import inspect
-import io
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import truestep
 from truestep import errors
-from truestep.cli import commands, main
 
 PAGE = Path(__file__).with_name("reference.md")
 
 HEAD = """# Reference
 
-Everything that `import truestep` offers, and every command. Written from the docstrings by `make reference`; change those.
+Everything that `import truestep` offers. Written from the docstrings by `make reference`; change those. The commands have
+[a page of their own](commands.md).
 """
 
 
 def text() -> str:
     """The whole page."""
     names = "\n".join(part for name in sorted(truestep.__all__) for part in entry(name, getattr(truestep, name)))
-    helps = "\n".join(f"### truestep {name}\n\n{fenced(help_of(name))}" for name in commands())
     tree = fenced(inspect.getdoc(errors) or "")
-    return f"{HEAD}\n## Names\n\n{names}\n## Errors\n\n{tree}\n## Commands\n\n{helps}"
+    return f"{HEAD}\n## Names\n\n{names}\n## Errors\n\n{tree}"
 
 
 def entry(name: str, thing: Any) -> Iterator[str]:
@@ -91,14 +86,6 @@ class Bare:
 def fenced(words: str) -> str:
     """A block that is not run: the examples of a docstring are, where they stand."""
     return f"```text\n{words.rstrip()}\n```\n"
-
-
-def help_of(command: str) -> str:
-    """What `truestep COMMAND --help` prints on a page of 100 columns."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), mock.patch.dict(os.environ, {"COLUMNS": "100"}):
-        assert main([command, "--help"]) == 0
-    return "\n".join(line.rstrip() for line in printed.getvalue().splitlines())
 
 
 if __name__ == "__main__":

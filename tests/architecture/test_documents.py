@@ -1,4 +1,4 @@
-"""What a page shows is run: docstring examples, and the blocks of README.md, CONTRIBUTING.md and docs/*.md.
+"""What a page shows is run: docstring examples, and the blocks of README.md, CONTRIBUTING.md and docs/**/*.md.
 
 How a page's fenced blocks are read, from top to bottom, in one empty folder and one namespace per page:
 
@@ -6,6 +6,7 @@ How a page's fenced blocks are read, from top to bottom, in one empty folder and
     ```python sketch   is not executed: an outline, in docs/design.md alone
     ```console         each line that begins with `$ ` is run by sh, and the lines below it are what it writes on stdout
                        (`2>&1` adds stderr, `echo $?` shows the exit code); a command fails only if the next one asks for $?
+    ```console full    likewise, in the full profile alone: the quick one has a minute for all pages
     any other          is not run
 
 A python block whose first line is `# NAME.py` is written to that file, for the commands below it. `...` in what is shown
@@ -25,12 +26,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.profile import FULL
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 MODULES = sorted(
     ".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__") for file in SOURCE.rglob("*.py")
 )
-PAGES = [page for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))) if page.exists()]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SKETCHES_ALLOWED = {"design.md"}
 
 
@@ -89,7 +92,7 @@ def typed(block, folder):
         yield command, shown, ended.stdout, code
 
 
-def faults(page, name, folder):
+def faults(page, name, folder, *, full=FULL):
     """Each difference between what a page shows and what happens in `folder`, as text."""
     namespace, printed, failed = {"__name__": "__main__"}, None, None
     for block in blocks(page):
@@ -105,7 +108,7 @@ def faults(page, name, folder):
             (folder / file[1]).write_text(block.text)
         elif language == "python":
             printed = executed(block, name, namespace)
-        elif language == "console":
+        elif language == "console" and (full or mark != "full"):
             for command, shown, got, code in typed(block, folder):
                 if failed and "$?" not in command:
                     yield failed
@@ -123,7 +126,7 @@ def test_the_examples_of_a_module_are_true(name, tmp_path, monkeypatch):
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_shows_what_happens(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert list(faults(page.read_text(), page.name, tmp_path)) == []
@@ -156,6 +159,11 @@ def test_a_page_that_tells_the_truth_passes(tmp_path):
     page = "```python\nx = 1\n```\n```python\nprint(x, id(x))\n```\n\n```text\n1 ...\n```\n\n```sh\nrm -rf /tmp/nothing\n```\n"
     page += "```python\n# a.py\nimport sys\nsys.exit('no')\n```\n\n```console\n$ python a.py 2>&1\nno\n$ echo $?\n1\n```\n"
     assert list(faults(page, "p.md", tmp_path)) == []
+
+
+def test_a_block_for_the_full_profile_is_run_there_alone(tmp_path):
+    page = "```console full\n$ echo a\nb\n```\n"
+    assert [len(list(faults(page, "p.md", tmp_path, full=full))) for full in (True, False)] == [1, 0]
 
 
 def test_the_prose_between_a_block_and_a_text_makes_the_text_its_own(tmp_path):

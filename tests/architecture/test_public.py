@@ -1,4 +1,4 @@
-"""What is public is documented: docs/reference.md is what docs/reference.py writes, and nothing in it is without words."""
+"""What is public is documented: each page that a script in docs/ writes is what it writes, and no name is without words."""
 
 import ast
 import importlib.util
@@ -15,13 +15,20 @@ import truestep
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.fixture(scope="module")
-def reference():
-    """The module docs/reference.py, which stands outside the package."""
-    spec = importlib.util.spec_from_file_location("_reference", DOCS / "reference.py")
+WRITTEN = ("reference", "commands", "formats", "lessons")
+
+
+def writer(name):
+    """The module docs/NAME.py, which stands outside the package."""
+    spec = importlib.util.spec_from_file_location(f"_{name}", DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return writer("reference")
 
 
 def documented(page):
@@ -33,9 +40,21 @@ def test_the_public_names_are_the_documented_ones():
     assert documented((DOCS / "reference.md").read_text()) == set(truestep.__all__)
 
 
-def test_the_page_is_what_its_script_writes(reference):
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_page_is_what_its_script_writes(name):
     """`make reference` renews it."""
-    assert (DOCS / "reference.md").read_text() == reference.text()
+    assert (DOCS / f"{name}.md").read_text() == writer(name).text()
+
+
+def test_make_reference_writes_every_such_page():
+    written = re.search(r"for page in (.*?);", (DOCS.parent / "Makefile").read_text())[1].split()
+    assert set(written) == set(WRITTEN) == {file.stem for file in DOCS.glob("*.py") if "PAGE = " in file.read_text()}
+
+
+def test_a_lesson_without_a_lab_says_so(monkeypatch):
+    lessons = writer("lessons")
+    monkeypatch.setattr(lessons, "labs", lambda: ())
+    assert lessons.text().count("| none yet |") == len(lessons.LESSONS)
 
 
 @pytest.mark.parametrize("name", sorted(truestep.__all__))
