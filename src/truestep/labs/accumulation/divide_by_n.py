@@ -9,7 +9,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 import truestep
-from truestep.labs.asking.ask import Choice, Column, Number, Open, Option, Tempting
+from truestep.labs.asking.ask import Build, Choice, Column, Number, Open, Option, Tempting
 from truestep.labs.lab import After, Lab
 from truestep.labs.scaling.clip_order import linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
@@ -239,6 +239,13 @@ LAB = Lab(
             strong="Adding a norm clip at 1: sums are cut that means would not be, so large and small windows come to look "
             "alike. Or another N, for Adam hides a constant factor and no other.",
             weak="Nothing can go wrong: Adam normalises.",
+        ),
+        Build(
+            key="build",
+            prompt="Build it: complete the loop that truestep labs --milestone 2 prints, windows of four batches of equal size.",
+            milestone="2",
+            why="Divide each loss by the four before its backward; unscale, clip, step, update and zero once a window, not once a "
+            "batch: then the weights are those of the float32 full batch, within what float16 explains.",
         ),
     ),
 )

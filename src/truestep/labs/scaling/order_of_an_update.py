@@ -10,7 +10,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 import truestep
-from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
+from truestep.labs.asking.ask import Build, Choice, Number, Open, Option, Tempting
 from truestep.labs.lab import After, Lab
 from truestep.labs.scaling.clip_order import ROUNDINGS, TORCH_ADDS, linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
@@ -230,6 +230,13 @@ LAB = Lab(
             strong="Without unscale SGD steps too far by the scale and a clip cuts nearly all. Without check the first overflow "
             "ends the run. Without the update a scale that is too large skips every window from then on.",
             weak="They make mixed precision work.",
+        ),
+        Build(
+            key="build",
+            prompt="Build it: complete the loop that truestep labs --milestone 1 prints, one batch of which has an infinite input.",
+            milestone="1",
+            why="Scale the loss, backward, unscale_, clip, scaler.step, scaler.update: step skips the broken batch, update halves "
+            "the scale, and the next batch is trained as if nothing had been.",
         ),
     ),
 )
