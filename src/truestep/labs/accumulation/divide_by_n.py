@@ -244,8 +244,8 @@ LAB = Lab(
             key="build",
             prompt="Build it: complete the loop that truestep labs --milestone 2 prints, windows of four batches of equal size.",
             milestone="2",
-            why="Divide each loss by the four before its backward; unscale, clip, step, update and zero once a window, not once a "
-            "batch: then the weights are those of the float32 full batch, within what float16 explains.",
+            why="Divide each loss by the four before its backward; unscale, clip, step, update and zero once a window, not once "
+            "a batch: then the weights are those of the float32 full batch, within what float16 explains.",
         ),
     ),
 )

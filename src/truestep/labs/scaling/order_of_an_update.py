@@ -233,10 +233,10 @@ LAB = Lab(
         ),
         Build(
             key="build",
-            prompt="Build it: complete the loop that truestep labs --milestone 1 prints, one batch of which has an infinite input.",
+            prompt="Build it: complete the loop that truestep labs --milestone 1 prints. One batch has an infinite input.",
             milestone="1",
-            why="Scale the loss, backward, unscale_, clip, scaler.step, scaler.update: step skips the broken batch, update halves "
-            "the scale, and the next batch is trained as if nothing had been.",
+            why="Scale the loss, backward, unscale_, clip, scaler.step, scaler.update: step skips the broken batch, update "
+            "halves the scale, and the next batch is trained as if nothing had been.",
         ),
     ),
 )
