@@ -23,6 +23,8 @@ from truestep.tasks.loading import load
 torch.set_num_threads(1)
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 FEW, MANY, AFTER = 4, 12, 12
+SECONDS = 6
+"""Of rounds at least, for those of small models differ much."""
 PLAIN = 6
 """Plain attempts that are timed together."""
 
@@ -88,6 +90,8 @@ if __name__ == "__main__":
     for name, make in CONTENDERS.items():
         update, windows = make()
         round_of(update, windows)
-        rounds = [round_of(update, windows) for _ in range(ROUNDS)]
+        rounds, start = [], time.process_time()
+        while len(rounds) < ROUNDS or time.process_time() - start < SECONDS:
+            rounds.append(round_of(update, windows))
         base, again, more, once, record = (statistics.median(column) for column in zip(*rounds, strict=True))
         print(f"{name:28} {base * 1e3:9.1f} {again:6.2f} {more:9.2f} {once:7.2f} {record:9.2f}", flush=True)

@@ -24,7 +24,7 @@ class Counting:
         self._rows: dict[Layout, Rows] = {}
         self._patterns: dict[torch.dtype, Patterns] = {}
         self._waiting: list[Tensor] = []
-        """The bits of small tensors, as `SINGLE` lays them out."""
+        """Small tensors, in float32."""
         self._wait = 0
         """How many elements wait."""
         self._ends: list[tuple[float, float]] = []
@@ -36,7 +36,7 @@ class Counting:
         if not tensor.numel():
             return
         if tensor.numel() <= SMALL and tensor.dtype is not torch.float64:
-            self._waiting.append(bits_of(tensor)[1].view(-1))
+            self._waiting.append(tensor.reshape(-1).to(torch.float32, copy=True))  # somebody may write into it
             self._wait += tensor.numel()
             if self._wait >= AT_ONCE:
                 self._settle()
@@ -56,7 +56,7 @@ class Counting:
     def _settle(self) -> None:
         """Count what waits."""
         if self._waiting:
-            self._add(torch.cat(self._waiting).view(torch.float32))
+            self._add(torch.cat(self._waiting))
         self._waiting, self._wait = [], 0
 
     def spread(self) -> Spread:
