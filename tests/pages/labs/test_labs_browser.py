@@ -286,6 +286,18 @@ def test_the_map_says_why_by_keyboard_and_confidence_is_counted(chromium: Any, f
     page.context.close()
 
 
+def test_a_picture_is_drawn_for_the_width_of_paper_and_again_for_the_screen(chromium: Any, folder: Path) -> None:
+    page = opened(chromium, folder / "see-number-line.html").page
+    widths = "['.canvas', '.canvas svg'].map(name => document.querySelector(name).getBoundingClientRect().width)"
+    screen = page.evaluate(widths)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    paper = page.evaluate(widths)
+    assert paper[0] == paper[1] == 680 < screen[0]
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(widths) == screen
+    page.context.close()
+
+
 def test_paper_shows_all_and_without_scripts_the_claim_is_there(chromium: Any, folder: Path) -> None:
     page = opened(chromium, folder / "clip-order.html").page
     page.evaluate("dispatchEvent(new Event('beforeprint'))")

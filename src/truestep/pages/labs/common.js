@@ -35,8 +35,8 @@ const Labs = (() => {
       draw(paper, width, height);
       holder.replaceChildren(paper);
     };
-    addEventListener("resize", again);
-    addEventListener("beforeprint", () => setTimeout(again));
+    // For paper the page has the width of paper: page.js has set it when this is called.
+    ["resize", "beforeprint", "afterprint"].forEach((kind) => addEventListener(kind, again));
     return again;
   };
 

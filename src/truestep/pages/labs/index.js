@@ -16,7 +16,12 @@
     });
     const whys = sentences.filter((each) => each.dataset.start === name || each.dataset.end === name);
     const list = document.createElement("ul");
-    list.append(...whys.map((each) => Labs.html("li", "", each.textContent)));
+    list.append(...whys.map((each) => {
+      const item = document.createElement("li");
+      const [own, before] = [...each.querySelectorAll("a")].map((link) => Labs.html("b", "", link.textContent));
+      item.append(own, " needs ", before, `: ${each.querySelector("span").textContent}.`);
+      return item;
+    }));
     panel.replaceChildren(whys.length ? list : Labs.html("p", "note", "It stands by itself: no arrow leads to or from it."));
   };
   document.querySelectorAll(".plan a").forEach((node) => {
