@@ -52,6 +52,9 @@ class _Berth:
 def in_processes(task: Task, folder: Folder, slots: Sequence[Slot], hear: Hear) -> Generator[tuple[Slot, Record]]:
     """The runs of `slots`, each with its record as it ends. Closed early, or by Ctrl-C, it ends the processes under way.
 
+    Ctrl-C and SIGTERM wait while a record is made and the caller has it, until the next is asked for: no run that has ended is
+    lost. One that has sent its record when they come is yielded before they pass on.
+
     Raises:
         RunError: the task's code is no longer that which the comparison began with.
         FileError, UsageError: no run is to blame: a ledger cannot be written, or what was asked cannot be run.
@@ -71,8 +74,15 @@ def in_processes(task: Task, folder: Folder, slots: Sequence[Slot], hear: Hear) 
                 hear(slot, {"kind": "started"})
             _listen(inbox, berths, hear)
             for berth in [each for each in berths if _is_done(each, protocol.timeout_seconds)]:
+                with uninterrupted():
+                    berths.remove(berth)
+                    yield berth.slot, _record(folder, berth)
+    except KeyboardInterrupt:
+        with uninterrupted():
+            for berth in _reported(inbox, berths, hear):
                 berths.remove(berth)
                 yield berth.slot, _record(folder, berth)
+        raise
     finally:
         end([berth.process for berth in berths])
         folder.drop_empty_logs()
@@ -107,6 +117,19 @@ def _listen(inbox: queue.SimpleQueue[tuple[Process, float, bytes | None]], berth
             if report is not None and slot is not None:
                 hear(slot, report)
             process, when, line = inbox.get_nowait()
+
+
+def _reported(
+    inbox: queue.SimpleQueue[tuple[Process, float, bytes | None]], berths: Sequence[_Berth], hear: Hear
+) -> list[_Berth]:
+    """The runs that have sent their record, each process over; it is ended where it lingers."""
+    _listen(inbox, berths, hear)
+    found = [berth for berth in berths if (berth.process.report or {}).get("kind") in ("record", "failed")]
+    until = time.monotonic() + _LAST_WORDS_SECONDS
+    while not all(berth.process.is_over for berth in found) and time.monotonic() < until:
+        time.sleep(0.01)
+    end([berth.process for berth in found])
+    return found
 
 
 def _is_done(berth: _Berth, timeout_seconds: float | None) -> bool:
