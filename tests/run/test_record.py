@@ -51,6 +51,7 @@ ABSENT = replace(
     FULL,
     detail=None,
     hint=None,
+    cpu_seconds=None,
     counts=Counts(),
     clocks=Clocks(),
     to_target=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 from collections.abc import Mapping
@@ -58,7 +59,7 @@ def died(
         counts=counts,
         clocks=clocks,
         total_seconds=clocks.total,
-        cpu_seconds=0.0,
+        cpu_seconds=None,
         to_target=None if last["to_target"] is None else ToTarget(**last["to_target"]),
         evaluations=evaluations,
         test_quality=None,
@@ -88,9 +89,11 @@ def with_process(record: Record, ended: Ended, *, at_once: int) -> Record:
 def charged(record: Record, earlier: Record) -> Record:
     """The record of a run that an `earlier` one failed to make: all its seconds are waste, and the time to target is later.
 
+    Its CPU time stays that of the last try alone, as `standing.cpu_share` reads it: a dead process leaves none to be added.
+
     >>> process = {"earlier": []}
-    >>> first = {"status": "crashed", "detail": "SIGSEGV", "total_seconds": 2.0, "cpu_seconds": 1.0}
-    >>> again = {"total_seconds": 3.0, "cpu_seconds": 3.0, "clocks": {"train": 3.0, "waste": 0.0}, "to_target": {"seconds": 3.0}}
+    >>> first = {"status": "crashed", "detail": "SIGSEGV", "total_seconds": 2.0}
+    >>> again = {"total_seconds": 3.0, "clocks": {"train": 3.0, "waste": 0.0}, "to_target": {"seconds": 3.0}}
     >>> both = charged(again | {"process": process}, first | {"process": process})
     >>> both["clocks"], both["to_target"], both["total_seconds"]
     ({'train': 3.0, 'waste': 2.0}, {'seconds': 5.0}, 5.0)
@@ -98,12 +101,13 @@ def charged(record: Record, earlier: Record) -> Record:
     [{'status': 'crashed', 'detail': 'SIGSEGV', 'total_seconds': 2.0}]
     """
     spent = earlier["total_seconds"]
-    before = [*earlier["process"]["earlier"], {name: earlier[name] for name in ("status", "detail", "total_seconds")}]
+    tried = earlier["process"]["earlier"]
+    own = spent - math.fsum(each["total_seconds"] for each in tried)
+    before = [*tried, {"status": earlier["status"], "detail": earlier["detail"], "total_seconds": own}]
     target = record["to_target"]
     return dict(record) | {
         "clocks": record["clocks"] | {"waste": record["clocks"]["waste"] + spent},
         "total_seconds": record["total_seconds"] + spent,
-        "cpu_seconds": record["cpu_seconds"] + earlier["cpu_seconds"],
         "to_target": None if target is None else target | {"seconds": target["seconds"] + spent},
         "process": record["process"] | {"earlier": before},
     }

@@ -82,7 +82,7 @@ class Standing:
     quality_interval: Interval | None
     quality_runs: int
     cpu_share: float | None
-    """The least of the runs' process CPU time / (wall time x threads); None where no time passed."""
+    """The least of the runs' process CPU time / (wall time x threads); None where no run tells."""
 
 
 def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, tau: Mapping[str, float | None]) -> Standing:
@@ -93,8 +93,7 @@ def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, t
     reasons = sum((Counter(record["counts"]["skipped_by_reason"]) for record in records), Counter[str]())
     spent = {clock: math.fsum(record["clocks"][clock] for record in records) for clock in DIALS}
     qualities = [value for record in records if (value := final_quality(record)) is not None]
-    lived = [record for record in records if record["status"] not in ("crashed", "timed out")]  # a hang is no contention
-    shares = [share for record in lived if (share := cpu_share(record, threads=protocol.threads)) is not None]
+    shares = [share for record in records if (share := cpu_share(record, threads=protocol.threads)) is not None]
     applied = _total(records, "examples_applied")
     return Standing(
         candidate=candidate,
@@ -154,13 +153,18 @@ def best_quality(record: Record, direction: str) -> float | None:
 
 
 def cpu_share(record: Record, *, threads: int) -> float | None:
-    """The process's CPU time in the run over its wall time x `threads`; None for a run too short to tell.
+    """The process's CPU time in the run over its wall time x `threads`; None for a run too short to tell, or that died.
+
+    Of a run that was tried before, both are the last try's.
 
     >>> cpu_share({"cpu_seconds": 3.0, "total_seconds": 2.0}, threads=2)
     0.75
+    >>> cpu_share({"cpu_seconds": 3.0, "total_seconds": 7.0, "process": {"earlier": [{"total_seconds": 5.0}]}}, threads=2)
+    0.75
     """
-    wall: float = record["total_seconds"] * threads
-    return record["cpu_seconds"] / wall if wall > 0 else None
+    tried = (record.get("process") or {}).get("earlier", ())
+    wall = (record["total_seconds"] - math.fsum(each["total_seconds"] for each in tried)) * threads
+    return record["cpu_seconds"] / wall if wall > 0 and record["cpu_seconds"] is not None else None
 
 
 def budgets(protocol: Protocol, records: Sequence[Record]) -> dict[str, float | None]:

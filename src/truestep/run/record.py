@@ -63,8 +63,9 @@ class RunRecord:
     total_seconds: float
     """Wall time from the first to the last moment that a clock covers, in all processes of the run; what passed between them
     is not in it, nor what a killed one spent after its last attempt."""
-    cpu_seconds: float
-    """The process's CPU time in the same span: far below wall time x threads, something else had the machine."""
+    cpu_seconds: float | None
+    """The process's CPU time in the same span: far below wall time x threads, something else had the machine. None where the
+    process died and took it along."""
     to_target: ToTarget | None
     """None where the target was not reached, or there was none."""
     evaluations: tuple[Evaluation, ...]
