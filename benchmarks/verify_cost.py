@@ -1,9 +1,10 @@
 """What verify costs beyond the attempts that it compares: one mixed, one plain float32 and one float64 update a window.
 
-Both sides run in turn in one process, and the ratio is that of their medians, in seconds of the processor: what else runs on the
-machine does not count.
+Both sides run in turn in one process, with few windows and with many, and what one more window costs is the slope of their
+medians, in seconds of the processor: what else runs on the machine does not count. What verify costs once, above all counting
+the roundings of the first window, is printed apart.
 
-    python benchmarks/verify_cost.py [--task bytes-lm] [--policy bf16] [--attempts 8] [--rounds 7]
+    python benchmarks/verify_cost.py [--task bytes-lm] [--policy bf16] [--attempts 4 20] [--rounds 7]
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -22,6 +24,8 @@ from truestep.verification.reference import _doubled, _doubles, _gradients
 from truestep.verification.subject import Full, Subject
 from truestep.verification.subject_task import full_batches
 from truestep.verification.subject_update import subject_of_update
+
+Side = Callable[[Subject, list[Full]], None]
 
 
 def prepared(name: str, policy: str, attempts: int) -> tuple[Subject, list[Full]]:
@@ -54,25 +58,29 @@ def verified(subject: Subject, fulls: list[Full]) -> None:
 
 
 def main() -> None:
-    """Prints the medians and their ratio."""
+    """Prints, of each side, what one more window costs, and what verify costs once beside its windows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="bytes-lm")
     parser.add_argument("--policy", default="bf16")
-    parser.add_argument("--attempts", type=int, default=8)
+    parser.add_argument("--attempts", type=int, nargs=2, default=(4, 20), metavar=("FEW", "MANY"))
     parser.add_argument("--rounds", type=int, default=7)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    seconds: dict[str, list[float]] = {"bare": [], "verified": []}
+    few, many = asked.attempts
+    seconds: dict[tuple[Side, int], list[float]] = {(side, count): [] for side in (bare, verified) for count in (few, many)}
     for _ in range(asked.rounds + 1):
-        for name, side in (("bare", bare), ("verified", verified)):
-            subject, fulls = prepared(asked.task, asked.policy, asked.attempts)
+        for (side, count), found in seconds.items():
+            subject, fulls = prepared(asked.task, asked.policy, count)
             start = time.process_time()
             side(subject, fulls)
-            seconds[name].append(time.process_time() - start)
-    medians = {name: statistics.median(found[1:]) for name, found in seconds.items()}  # the first round warms up
-    for name, median in medians.items():
-        print(f"{name:9s} {median / asked.attempts * 1000:8.2f} CPU ms a window")
-    print(f"ratio     {medians['verified'] / medians['bare']:8.3f}")
+            found.append(time.process_time() - start)
+    median = {which: statistics.median(found[1:]) for which, found in seconds.items()}  # the first round warms up
+    more = {side: (median[side, many] - median[side, few]) / (many - few) for side in (bare, verified)}
+    once = median[verified, few] - few * more[verified]
+    print(f"one more window of {asked.task} under {asked.policy}")
+    print(
+        f"CPU ms: {1e3 * more[bare]:.2f} bare, {1e3 * more[verified]:.2f} verified, {more[verified] / more[bare]:.3f} times; once {1e3 * once:.1f}"
+    )
 
 
 if __name__ == "__main__":
