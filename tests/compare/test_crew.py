@@ -53,7 +53,7 @@ class Played:
 
 @pytest.fixture
 def played(declare, ran, tmp_path, monkeypatch):
-    """The folder of two candidates on one seed, two at once, whose processes play: fp32 has ended; `other` says what fp16 does."""
+    """The folder of two candidates on one seed, two at once, whose processes play: fp32's has ended; `other` is fp16's."""
 
     def build(other):
         protocol = declare(seeds=(3,), initial_weights={"3": "a" * 64}, jobs=2)

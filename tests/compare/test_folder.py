@@ -226,6 +226,13 @@ def test_an_interrupted_ledger_is_kept_under_another_name_each_time(declare, tmp
     assert not folder.ledger(slot).exists()
 
 
+def test_to_ask_for_a_name_makes_nothing(declare, tmp_path):
+    folder = Folder.opened(tmp_path, declare(), resume=False)
+    slot = Slot(candidate="fp16", seed=3, position=1)
+    assert (folder.ledger(slot).parent.name, folder.log(slot).parent.name) == ("ledgers", "logs")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["protocol.json"]
+
+
 def test_the_summary_is_replaced_as_a_whole(declare, raced, tmp_path):
     protocol = declare()
     folder = Folder.opened(tmp_path, protocol, resume=False)

@@ -5,6 +5,7 @@ import pytest
 from truestep import errors
 from truestep.compare.folder import Folder
 from truestep.compare.kept import read_records
+from truestep.compare.order import order
 from truestep.compare.race import race
 
 
@@ -22,7 +23,8 @@ def runner(ran):
                 self.trace.append(f"{slot.candidate}/{slot.seed}")
                 self.on_disk.append(len(read_records(folder.path)))
                 folder.set_aside(slot)
-                folder.ledger(slot).write_text("begun\n")
+                folder.ledger(slot).write_text(f"begun by run {len(self.trace)}\n")
+                folder.log(slot).write_text(f"run {len(self.trace)}\n")
                 hear(slot, {"kind": "attempt"})
                 status = self.at.get(len(self.trace), "reached")
                 if isinstance(status, BaseException):
@@ -103,7 +105,8 @@ def test_on_request_what_failed_by_its_process_is_run_again_in_its_place_and_not
     assert names(read_records(folder.path)) == RUNS
     assert [record["status"] for record in read_records(folder.path)] == [*["reached"] * 4, "diverged", "reached"]
     assert folder.interrupted() == []
-    assert (folder.path / "ledgers" / "bf16-seed3.failed-1.jsonl").exists()
+    assert (folder.path / "ledgers" / "bf16-seed3.jsonl").read_text() == "begun by run 2\n", "the failed try's, untouched"
+    assert (folder.path / "ledgers" / "bf16-seed3.try-2.jsonl").read_text() == "begun by run 1\n"
 
 
 def test_a_run_whose_failures_have_spent_its_budget_is_not_run_again(opened, runner):
@@ -113,15 +116,31 @@ def test_a_run_whose_failures_have_spent_its_budget_is_not_run_again(opened, run
     assert runs.trace == []
 
 
-def test_until_it_has_ended_a_run_that_is_made_again_keeps_its_first_record(opened, runner):
+def test_until_it_has_ended_a_run_that_is_made_again_keeps_its_first_record_ledger_and_log(opened, runner):
     race(None, opened(), runs=runner({2: "crashed"}))
     with pytest.raises(KeyboardInterrupt):
         race(None, opened(resume=True), rerun_failed=True, runs=runner({1: KeyboardInterrupt()}))
     folder = opened(resume=True)
     assert folder.records[1]["status"] == "crashed"
+    assert (folder.path / folder.records[1]["ledger"]).read_text() == "begun by run 2\n"
+    assert (folder.path / "logs" / "bf16-seed3.txt").read_text() == "run 2\n"
     runs = runner()
     race(None, folder, runs=runs)
     assert runs.trace == []
+
+
+def test_an_interrupted_rerun_is_filed_as_interrupted_and_each_try_that_ended_under_its_own_number(opened, runner):
+    race(None, opened(), runs=runner({2: "crashed"}))
+    with pytest.raises(KeyboardInterrupt):
+        race(None, opened(resume=True), rerun_failed=True, runs=runner({1: KeyboardInterrupt()}))
+    folder = opened(resume=True)
+    race(None, folder, rerun_failed=True, runs=runner(process={"earlier": [{"status": "crashed"}]}))
+    assert folder.interrupted() == ["bf16-seed3.try-2.interrupted-1.jsonl"]
+    again = next(slot for slot in order(folder.protocol.candidates, (3,)) if slot.candidate == "bf16")
+    assert folder.ledger(again).name == "bf16-seed3.try-3.jsonl"
+    assert {path.name for path in (folder.path / "logs").glob("bf16-seed3.*")} == {
+        *("bf16-seed3.txt", "bf16-seed3.try-2.txt", "bf16-seed3.try-2.interrupted-1.txt")
+    }
 
 
 @pytest.mark.parametrize("status", ["error", "crashed"])

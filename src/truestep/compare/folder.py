@@ -65,14 +65,12 @@ class Folder:
         return folder
 
     def ledger(self, slot: Slot) -> Path:
-        """Where the ledger of a run goes."""
-        return self.path / LEDGERS / f"{_stem(slot)}.jsonl"
+        """Where the ledger of a run that has no record yet goes, or that of the next try of one that has."""
+        return self.path / LEDGERS / f"{self._stem(slot)}.jsonl"
 
     def log(self, slot: Slot) -> Path:
-        """Where a run's output goes."""
-        with self._errors(f"making room in {self.path / LOGS}"):
-            (self.path / LOGS).mkdir(exist_ok=True)
-        return self.path / LOGS / f"{_stem(slot)}.txt"
+        """Where its output goes."""
+        return self.path / LOGS / f"{self._stem(slot)}.txt"
 
     def drop_empty_logs(self) -> None:
         """Remove the logs of runs that said nothing."""
@@ -83,13 +81,16 @@ class Folder:
             (self.path / LOGS).rmdir()
 
     def set_aside(self, slot: Slot) -> None:
-        """Make room for a run's ledger: that of an earlier try is kept under another name, of why it is one."""
-        with self._errors(f"making room in {self.path / LEDGERS}"):
-            ledger, why = self.ledger(slot), "interrupted" if self.record_of(slot) is None else "failed"
-            ledger.parent.mkdir(exist_ok=True)
-            if ledger.exists():
-                earlier = len(list(ledger.parent.glob(f"{_stem(slot)}.{why}-*.jsonl")))
-                ledger.rename(ledger.with_name(f"{_stem(slot)}.{why}-{earlier + 1}.jsonl"))
+        """Make room for a run's ledger and log: those of a try that was interrupted are kept under other names.
+
+        A try that came to a record keeps its own: the next has a number in its name.
+        """
+        for path in (self.ledger(slot), self.log(slot)):
+            with self._errors(f"making room in {path.parent}"):
+                path.parent.mkdir(exist_ok=True)
+                if path.exists():
+                    earlier = len(list(path.parent.glob(f"{path.stem}.interrupted-*{path.suffix}")))
+                    path.rename(path.with_name(f"{path.stem}.interrupted-{earlier + 1}{path.suffix}"))
 
     def interrupted(self) -> list[str]:
         """The ledgers of runs that were interrupted and run again, by their names."""
@@ -116,6 +117,11 @@ class Folder:
             file.flush()
             os.fsync(file.fileno())
         self.records.append(dict(record))
+
+    def _stem(self, slot: Slot) -> str:
+        """The name of a run's files, its kind aside."""
+        stem, earlier = f"{Candidate.parse(slot.candidate).slug}-seed{slot.seed}", self.record_of(slot)
+        return stem if earlier is None else f"{stem}.try-{len(earlier['process']['earlier']) + 2}"
 
     def write_summary(self, summary: Summary) -> None:
         """Put the summary on disk, in place of an earlier one."""
@@ -202,7 +208,3 @@ def _short(value: Any) -> str:
 
 def _line(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, allow_nan=False).encode("ascii") + b"\n"
-
-
-def _stem(slot: Slot) -> str:
-    return f"{Candidate.parse(slot.candidate).slug}-seed{slot.seed}"
