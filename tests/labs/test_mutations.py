@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.labs.mutations import MUTATIONS, PAGE, ROOT, Edit, Mutation, copied, everything, read, row_of, text, watch
+from tests.labs.mutations import MUTATIONS, ROOT, Edit, Mutation, copied, watch
+from tests.labs.mutations_table import PAGE, everything, read, row_of, text
 from tests.profile import FULL
 
 UNSEEN = {"buffer-restore"}
