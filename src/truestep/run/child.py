@@ -80,7 +80,7 @@ def _run(job: Job, tell: _Reports) -> None:
     tell(kind="ready")
     try:
         if job.warmup is not None:
-            train(task, job.warmup, seed=job.warmup_seed)
+            train(task, job.warmup, seed=job.warmup_seed, judged=False)
         tell(kind="begun")
         record = train(
             task, job.settings, seed=job.seed, ledger=job.ledger, progress=tell.attempt, protocol_hash=job.protocol_hash

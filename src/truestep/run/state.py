@@ -79,10 +79,12 @@ class Progress:
 class Run:
     """What `train` moves along. Its clocks begin with it."""
 
-    def __init__(self, task: Task, settings: Settings, *, seed: int, device: torch.device) -> None:
+    def __init__(self, task: Task, settings: Settings, *, seed: int, device: torch.device, judged: bool = True) -> None:
         self.started, self.cpu_started = time.perf_counter(), time.process_time()
         self.watch = Stopwatch(synchronize=(lambda: torch.cuda.synchronize(device)) if device.type == "cuda" else (lambda: None))
         self.task, self.settings, self.seed, self.device = task, settings, seed, device
+        self.judged = judged
+        """Whether the test split is touched at the end."""
         self.policy = Policy.named(settings.policy)
         self.environment = environment(device)
         self.setup: Setup | None = None
@@ -191,8 +193,8 @@ class Run:
         return self.status is not None
 
     def test(self) -> None:
-        """Touch the test split, once, for a run that came to its end."""
-        if self.status in ("reached", "budget"):
+        """Touch the test split, once, for a run that came to its end and is to be judged."""
+        if self.judged and self.status in ("reached", "budget"):
             self.watch.turn("eval")
             self.test_quality = self._quality(self.ready.splits.test)
 

@@ -43,6 +43,7 @@ def train(
     checkpoints: Saving | None = None,
     resume: bool = False,
     resumed: Callable[[Restored | None], None] | None = None,
+    judged: bool = True,
 ) -> RunRecord:
     """Run `task` once and return its record, however it ended. The same seed starts from the same weights in the same order.
 
@@ -59,6 +60,7 @@ def train(
         checkpoints: Where and when the run is saved; None saves nothing.
         resume: Go on from the newest whole one of `checkpoints`, or begin where there is none.
         resumed: On `resume`, told what was restored before the first attempt; None: nothing was there.
+        judged: Whether a run that came to its end is judged on the test split, once; a warm-up, say, is not.
 
     Raises:
         UsageError: what was asked, or what the task consists of, cannot be run; nothing has been trained then.
@@ -80,7 +82,7 @@ def train(
     path = None if ledger is None else ledger.absolute()
     kept = {"path": path, "given": ledger, "protocol_hash": protocol_hash, "sinks": sinks, "alarm": alarm, "resume": resume}
     with own_threads(settings.threads), own_random_state(device):
-        run = Run(task, settings, seed=seed, device=device)
+        run = Run(task, settings, seed=seed, device=device, judged=judged)
         with closing(_attempts(run, kept, checkpoints, resumed, stop)) as attempts:
             for made in attempts:
                 if progress is not None:
