@@ -37,7 +37,7 @@ class Pilot:
         """Where the target comes from, in words.
 
         >>> str(Pilot(protocol_hash="", candidate="fp32", best={"100": 0.5, "101": 0.75}, median=0.625, slack=0.125, target=0.5))
-        'a pilot of 2 runs of fp32 on seeds 100 to 101 (best 0.500 to 0.750): their median best 0.625, made easier by 0.125'
+        'a pilot of 2 runs of fp32 on seeds 100 to 101 (best 0.500 to 0.750): their median best 0.6250, made easier by 0.125'
         """
         seeds, found = list(self.best), [significant(value) for value in sorted(self.best.values())]
         return (

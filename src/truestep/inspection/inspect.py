@@ -74,8 +74,7 @@ def inspect(
         given = [window if isinstance(window, Window) else list(window) for window in windows]
         with undone(what):
             what.scale = what.scale if scale is None else scale_of(what.plan.policy, scale, allow_underflow=True)
-            coming = chain.from_iterable(repeat(given))
-            return Inspecting(what, attempts, after).run(coming, task=None, seed=None)
+            return Inspecting(what, attempts, after).run(chain.from_iterable(repeat(given)), task=None, seed=None)
     task = load(what) if isinstance(what, str) else what
     demand_task(task)
     if windows is not None:

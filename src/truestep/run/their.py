@@ -30,14 +30,13 @@ def told_as_theirs(task: Task, policy: str | Policy, *, failed: str) -> Iterator
     One that came out of ours passes as it is, and so does what we refuse; of a loss that is none, the line is added. `failed`
     says in the hint when that was.
 
-    >>> class Broken(Task):
-    ...     name = "broken"
+    >>> from truestep.tasks import Logistic
     >>> try:
-    ...     with told_as_theirs(Broken(), "fp32", failed="while it was read"):
-    ...         {}["ours"]
-    ... except KeyError:
-    ...     print("a fault of ours")
-    a fault of ours
+    ...     with told_as_theirs(Logistic(), "fp32", failed="while it was read"):
+    ...         {}["theirs"]
+    ... except RunError as error:
+    ...     print(error.summary.partition(": ")[2], "-", error.hint)
+    KeyError: 'theirs' - the task's own code failed while it was read
     """
     try:
         yield

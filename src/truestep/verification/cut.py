@@ -51,7 +51,7 @@ def cut_of(lengths: Sequence[Length], now: Length) -> Cut | None:
     >>> cut = cut_of(lengths, lengths[0])
     >>> cut.limit, cut.scaled, cut.sure
     (1.0, True, True)
-    >>> cut_of([Length(0.31, 3.1, None), Length(0.2, 2.0, None)], Length(0.31, 3.1, None)) is None
+    >>> cut_of([Length(0.3127, 3.127, None), Length(0.2048, 2.048, None)], Length(0.3127, 3.127, None)) is None
     True
     """
     found = [cut for scaled in (False, True) if (cut := _cut(lengths, now, scaled=scaled)) is not None]
