@@ -14,6 +14,7 @@ from truestep import errors
 from truestep.compare.declare import Asked, declare
 from truestep.compare.describe import setting_words
 from truestep.compare.protocol import first_difference
+from truestep.engine.policy import Policy
 from truestep.run import Settings, initial_digest, train
 
 LINE = """
@@ -246,6 +247,7 @@ def test_whatever_is_asked_otherwise_has_another_hash(field):
         ({"threads": 0}, errors.ProtocolError, "threads has to be 1 or more"),
         ({"margin_quality": 0.0}, errors.ProtocolError, "margin_quality"),
         ({"alpha": 0.0}, errors.ProtocolError, "alpha"),
+        ({"candidates": ["fp32", "fp32 again"], "fail_if": ["quality"]}, errors.ProtocolError, "about none"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_by_name(changes, error, named):
@@ -277,6 +279,14 @@ def test_float16_without_a_scale_is_raced_where_it_says_that_it_is_meant():
     meant = "fp16 scale=none underflow=allowed"
     assert declare(dataclasses.replace(BASE, candidates=["fp32", meant]))[1].candidates == ("fp32", meant)
     assert declare(dataclasses.replace(BASE, candidates=["fp32 scale=none"]))[1].candidates == ("fp32 scale=none",)
+
+
+def test_a_condition_on_seconds_that_this_device_emulates_is_refused(monkeypatch):
+    asked = dataclasses.replace(BASE, candidates=["fp32", "bf16", "fp16"], fail_if=["time>1.1x"])
+    monkeypatch.setattr(Policy, "emulated", lambda self, device: self.name == "fp16")
+    with pytest.raises(errors.ProtocolError, match=r"time>1\.1x can never be judged of fp16"):
+        declare(asked)
+    assert declare(dataclasses.replace(asked, candidates=["fp32", "bf16"]))[1].fail_if == ("time>1.1x",)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the CUDA device here has tf32")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from truestep.compare import summarize
+from truestep.compare import summarize, table
+from truestep.run.faults import FAULTS
 from truestep.stats.coverage import shortfalls
 
 
@@ -33,3 +34,24 @@ def test_an_interval_of_times_that_begins_below_zero_is_explained_and_only_such_
     assert "Student's" in text
     assert "at 2 runs it begins below 0 for fp16, where" in text
     assert said(summarize(protocol, raced(protocol, fp32=[10, 10.1], fp16=[9, 9.1])), "below zero") == []
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_every_loop_of_ones_own_is_labelled_and_told_in_a_sentence(declare, raced, name):
+    candidate = f"fp16 clip=1 fault={name}"
+    protocol = declare(candidates=("fp32", candidate))
+    summary = summarize(protocol, raced(protocol, **{"fp32": [10] * 6, candidate: [10] * 6}))
+    standing = summary.rows[1].standing
+    (text,) = said(summary, "fault")
+    label = "control" if name == "none" else "demonstration fault"
+    assert table.name(standing) == f"{candidate} ({label})"
+    assert text.startswith(f"{label.capitalize()}: {candidate} runs ")
+    assert (standing.control, standing.is_rival, standing.demonstrates) == (
+        (True, True, None) if name == "none" else (False, False, FAULTS[name].mistake)
+    )
+    assert ("no claim is made" in text) is (name != "none")
+    assert "; none" not in text
+
+
+def test_the_control_may_be_the_baseline(declare):
+    assert declare(candidates=("fp32 fault=none", "fp32 accumulate=2 fault=mean-of-means")).baseline == "fp32 fault=none"

@@ -8,6 +8,7 @@ import pytest
 from truestep import errors, stats
 from truestep.compare import summarize
 from truestep.compare.against import TimeVerdict
+from truestep.compare.standing import CLOCKS
 
 INF = None  # in `raced`, a run that never reached the target
 BASE = [10.0, 12.0, 11.0, 15.0, 13.0, 14.0]
@@ -392,3 +393,33 @@ def test_times_of_runs_that_shared_the_machine_are_told_as_such_with_the_verdict
     summary = summarize(protocol, raced(protocol, fp32=BASE, fp16=[time / 2 for time in BASE]))
     assert ", timed with 3 runs at once; examples" in row(summary, "fp16").against.text
     assert any(note.text.startswith("Contended by design: 3 runs at once") for note in summary.notes)
+
+
+FAULT = "fp32 accumulate=4 fault=loss-not-divided"
+
+
+def test_a_demonstration_costs_the_others_neither_seeds_nor_holm_and_its_damage_is_told(declare, raced):
+    alone = declare(candidates=("fp32", "bf16"))
+    beside = declare(candidates=("fp32", FAULT, "bf16"))
+    times = {"fp32": BASE, "bf16": [t / 2 for t in BASE]}
+    damaged = [2 * t for t in BASE[:-1]] + [None]
+    without, summary = (
+        summarize(alone, raced(alone, **times)),
+        summarize(beside, raced(beside, {FAULT: {"test_quality": 0.8}}, **times | {FAULT: damaged})),
+    )
+    assert summary.limits.seeds_needed == without.limits.seeds_needed == 6
+    assert not [note for note in summary.notes if note.kind == "too few seeds"]
+    assert row(summary, "bf16").against.ratios == row(without, "bf16").against.ratios
+    assert row(summary, "bf16").against.time is TimeVerdict.FASTER
+    against = row(summary, FAULT).against
+    assert against.time is TimeVerdict.NO_CLAIM
+    assert {clock: ratio.p_adjusted for clock, ratio in against.ratios.items()} == dict.fromkeys(CLOCKS)
+    assert against.text.startswith("a demonstration, not judged: 5 of 6 runs reached the target; times faster at most 0.")
+    assert against.text.endswith("mean loss of final quality 0.100")
+
+
+def test_demonstrations_alone_take_no_seeds(declare, raced):
+    protocol = declare(candidates=("fp32", FAULT), seeds=(3,))
+    summary = summarize(protocol, raced(protocol, **{"fp32": [10], FAULT: [16]}))
+    assert not [note for note in summary.notes if note.kind == "too few seeds"]
+    assert "1 of 1 run reached the target; times faster 0.625x; " in row(summary, FAULT).against.text

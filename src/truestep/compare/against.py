@@ -187,9 +187,9 @@ def time_verdict(one: Ratio | None, *, pairs: int, needed: int, alpha: float, em
     """
     if emulated:
         return TimeVerdict.WITHHELD
-    if pairs < needed or one is None:
+    if pairs < needed or one is None or one.p_adjusted is None:
         return TimeVerdict.NO_CLAIM
-    if one.p_adjusted is None or one.p_adjusted > alpha or one.speedup == 1:
+    if one.p_adjusted > alpha or one.speedup == 1:
         return TimeVerdict.SAME
     faster = one.speedup > 1
     if one.bound is Bound.UNDIRECTED or one.bound is (Bound.AT_MOST if faster else Bound.AT_LEAST):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from truestep.errors import ProtocolError
-from truestep.run.faults import FAULTS, Fault
+from truestep.run.faults import FAULTS, NONE, Fault
 from truestep.run.options import Options, Value
 
 AGAIN = "again"
@@ -102,8 +102,8 @@ optimizer=(), again=False)
 
     @property
     def demonstrates(self) -> Fault | None:
-        """The mistake that it shows; None for a candidate that runs through the engine."""
-        return None if self.fault is None else FAULTS[self.fault]
+        """The mistake that it shows; None for a candidate that runs through the engine, and for the control, which makes none."""
+        return None if self.fault in (None, NONE) else FAULTS[self.fault]
 
 
 def _value(text: str, key: str, value: str) -> Any:

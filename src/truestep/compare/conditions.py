@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from truestep.compare.against import Against
+from truestep.compare.candidate import Candidate
 from truestep.compare.standing import Standing
 from truestep.errors import ProtocolError
 from truestep.stats import Bound
@@ -18,14 +20,14 @@ FORMS = ("quality", "quality=inferior", "examples", "examples=inferior", "skip-r
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """One condition; it is held against each candidate, and holds where it is met.
+    """One condition; it is held against each candidate but a demonstration, and holds where it is met.
 
     quality            a candidate has not been shown non-inferior in final quality: inferior, or undecided
     quality=inferior   a candidate has been shown inferior in final quality
     examples, examples=inferior   the same of the examples to the target
     skip-rate>1%       more than this share of a candidate's attempts was skipped; the baseline's too
     time>1.1x          a candidate took more than so many times the baseline's seconds to the target: the geometric mean over the
-                       seeds, times cut at the budget, and beyond the noise floor where that was measured
+                       seeds, times cut at the budget; where the noise floor was measured, by more than that floor
     reach<100%         fewer than this share of a candidate's runs reached the target; the baseline's too
 
     >>> str(Condition.parse(" skip-rate > 1 % ")), Condition.parse("time>1.25x").limit
@@ -72,7 +74,7 @@ class Judgement:
     condition: str
     candidate: str
     holds: bool | None
-    """None: it cannot be told."""
+    """None: it cannot be told, which fails a comparison as one that holds does: what was to be guarded is not shown."""
     text: str
     """What was found, with its numbers."""
 
@@ -90,22 +92,54 @@ def conditions_of(texts: Iterable[str]) -> tuple[str, ...]:
 def judged(
     conditions: Sequence[str], rows: Iterable[tuple[Standing, Against | None]], *, noise_floor: float | None
 ) -> tuple[Judgement, ...]:
-    """Every condition of every candidate that it is about: never the baseline's second run, and the baseline where it can."""
+    """Every condition of every candidate that it is about: never a demonstration, and the baseline where it can."""
     found, held = [], list(rows)
     for text in conditions:
         condition = Condition.parse(text)
         for one, against in held:
-            if one.again or (one.baseline and condition.kind not in ("skip-rate", "reach")):
+            if not _is_about(condition, baseline=one.baseline, again=one.again, demonstrates=one.demonstrates is not None):
                 continue
             holds, why = _found(condition, one, against, noise_floor)
             found.append(Judgement(condition=text, candidate=one.candidate, holds=holds, text=why))
     return tuple(found)
 
 
+def demand_judgeable(conditions: Sequence[str], candidates: Sequence[str], *, emulated: Collection[str]) -> None:
+    """ProtocolError for a condition that no race of these candidates could judge: it would guard nothing.
+
+    Args:
+        candidates: the baseline first.
+        emulated: those whose seconds say nothing on this device.
+    """
+    parsed = [Candidate.parse(text) for text in candidates]
+    for text in conditions:
+        condition = Condition.parse(text)
+        about = [
+            name
+            for place, (name, one) in enumerate(zip(candidates, parsed, strict=True))
+            if _is_about(condition, baseline=place == 0, again=one.again, demonstrates=one.demonstrates is not None)
+        ]
+        if not about:
+            hint = "name a candidate besides the baseline that is no demonstration, or leave the condition out"
+            raise ProtocolError(f"--fail-if {text} is about none of the candidates", hint=hint, condition=text)
+        if condition.kind == "time" and (unsure := [name for name in about if name in emulated]):
+            raise ProtocolError(
+                f"--fail-if {text} can never be judged of {unsure[0]}, which is emulated on this device",
+                hint="leave out the candidate or the condition; --fail-if examples is judged on every device",
+                condition=text,
+                emulated=", ".join(unsure),
+            )
+
+
+def _is_about(condition: Condition, *, baseline: bool, again: bool, demonstrates: bool) -> bool:
+    """Whether it is held against such a candidate."""
+    return not (again or demonstrates or (baseline and condition.kind not in ("skip-rate", "reach")))
+
+
 def failed_by(judgements: Iterable[Judgement]) -> list[str]:
     """A line for each judgement that holds or cannot be told, those that hold first; nothing where all is well."""
     ordered = sorted((one for one in judgements if one.holds is not False), key=lambda one: one.holds is None)
-    said = {True: "Failed", None: "Not judged"}
+    said = {True: "Failed", None: "Not judged, and so failed"}
     return [f"{said[one.holds]}: --fail-if {one.condition}: {one.candidate}, {one.text}" for one in ordered]
 
 
@@ -114,15 +148,23 @@ def _found(condition: Condition, one: Standing, against: Against | None, noise_f
     if condition.kind == "skip-rate":
         if one.skip_rate is None:
             return None, "no attempt was made"
-        return 100 * one.skip_rate > limit, f"{one.skipped} of {one.attempts} attempts skipped ({one.skip_rate:.3%})"
+        return 100 * one.skipped > _exact(
+            limit
+        ) * one.attempts, f"{one.skipped} of {one.attempts} attempts skipped ({one.skip_rate:.3%})"
     if condition.kind == "reach":
-        return 100 * one.reached < limit * one.runs if one.runs else None, f"{one.reached} of {one.runs} runs reached the target"
+        short = 100 * one.reached < _exact(limit) * one.runs if one.runs else None
+        return short, f"{one.reached} of {one.runs} runs reached the target"
     assert against is not None
     if condition.kind != "time":
         return _margin(condition, against)
     if one.emulated:
         return None, "emulated on this device, so that its seconds say nothing"
     return _time(against, limit=limit, noise_floor=noise_floor)
+
+
+def _exact(limit: float) -> Fraction:
+    """The limit as it was written: in floats, 7 of 100 would lie above 7%."""
+    return Fraction(repr(limit))
 
 
 def _margin(condition: Condition, against: Against) -> tuple[bool, str]:
@@ -149,6 +191,7 @@ def _time(against: Against, *, limit: float, noise_floor: float | None) -> tuple
         Bound.AT_LEAST: (None if beyond else False, f"at most {said}: the baseline was cut at the budget"),
         None: (beyond, said),
     }
-    if ratio.bound is None and beyond and noise_floor is not None and taken <= noise_floor:
-        return False, f"{said}, within the noise floor of {noise_floor:.4g}x"
-    return known[ratio.bound]
+    holds, why = known[ratio.bound]
+    if holds and noise_floor is not None and taken <= limit * noise_floor:
+        return None, f"{why}; no further above the limit than the noise floor of {noise_floor:.4g}x"
+    return holds, why

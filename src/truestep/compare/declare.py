@@ -11,7 +11,7 @@ import torch
 
 from truestep.compare.candidate import Candidate
 from truestep.compare.code import code_digest
-from truestep.compare.conditions import conditions_of
+from truestep.compare.conditions import conditions_of, demand_judgeable
 from truestep.compare.describe import described
 from truestep.compare.order import IN_WORDS
 from truestep.compare.protocol import Protocol
@@ -125,6 +125,7 @@ def declare(asked: Asked, *, pilot: Pilot | None = None) -> tuple[Task, Protocol
         timeout_seconds=asked.timeout,
     )
     _demand_plans(task, protocol)
+    demand_judgeable(protocol.fail_if, candidates, emulated=_emulated(candidates))
     return task, protocol
 
 
@@ -168,6 +169,12 @@ def _demand_policy(asked: Candidate) -> None:
     except PolicyError as error:  # what it advises is written otherwise in a candidate
         hint = "leave scale=none out, or race bf16; to show what it costs: scale=none underflow=allowed"
         raise PolicyError(error.summary, hint=hint, **error.facts) from None
+
+
+def _emulated(candidates: Sequence[str]) -> tuple[str, ...]:
+    """Those whose arithmetic this device computes by conversion."""
+    device = device_of(None)
+    return tuple(text for text in candidates if Policy.named(Candidate.parse(text).policy).emulated(device))
 
 
 @contextmanager

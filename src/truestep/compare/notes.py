@@ -11,7 +11,7 @@ from truestep.compare.candidate import Candidate
 from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Standing
 from truestep.pages.words import counted, ratio_words, significant
-from truestep.run.faults import LABEL
+from truestep.run.faults import CONTROL, LABEL
 from truestep.stats.coverage import shortfalls
 
 CONTENDED = 0.8
@@ -86,7 +86,7 @@ def _advice(missed: Sequence[Standing]) -> str:
 
 
 def _too_few_seeds(protocol: Protocol, standings: Sequence[Standing], limits: Limits) -> Iterator[str]:
-    rivals = sum(not (one.baseline or one.again) for one in standings)
+    rivals = sum(one.is_rival for one in standings)
     if rivals and len(protocol.seeds) < limits.seeds_needed:
         seeds, least = counted(len(protocol.seeds), "seed"), min(1.0, 2 / 2 ** len(protocol.seeds))
         yield (
@@ -133,7 +133,9 @@ def _faults(standings: Sequence[Standing]) -> Iterator[str]:
         fault = Candidate.parse(one.candidate).demonstrates
         if fault is not None:
             what = f"{one.candidate} runs a loop that {fault.mistake}; {fault.damage}"
-            yield f"{LABEL.capitalize()}: {what}. It judges no precision."
+            yield f"{LABEL.capitalize()}: {what}. It judges no precision: no claim is made about it, and no --fail-if counts it."
+        if one.control:
+            yield f"{CONTROL.capitalize()}: {one.candidate} runs a hand-written loop without a mistake, in place of the engine."
 
 
 def _emulated(standings: Sequence[Standing]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from truestep.compare.candidate import Candidate
 from truestep.compare.protocol import Protocol
 from truestep.ledger.records import decoded
 from truestep.run.clocks import DIALS, primary_seconds
+from truestep.run.faults import NONE
 from truestep.stats import (
     Interval,
     clopper_pearson,
@@ -54,6 +55,8 @@ class Standing:
     """Whether this is the baseline a second time."""
     demonstrates: str | None
     """The mistake that its loop makes on purpose; None where it makes none."""
+    control: bool
+    """Whether its loop is the hand-written one without a mistake, beside which those with one can be held."""
     emulated: bool
     """Whether its seconds say nothing about a device that has the format."""
     runs: int
@@ -84,6 +87,11 @@ class Standing:
     cpu_share: float | None
     """The least of the runs' process CPU time / (wall time x threads); None where no run tells."""
 
+    @property
+    def is_rival(self) -> bool:
+        """Whether a claim may be made about it: neither the baseline, nor that again, nor a loop that is wrong on purpose."""
+        return not (self.baseline or self.again or self.demonstrates is not None)
+
 
 def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, tau: Mapping[str, float | None]) -> Standing:
     """The standing of `candidate` from its `records`, with T cut at `tau`, one value per clock."""
@@ -100,6 +108,7 @@ def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, t
         baseline=candidate == protocol.baseline,
         again=asked.again,
         demonstrates=None if asked.demonstrates is None else asked.demonstrates.mistake,
+        control=asked.fault == NONE,
         emulated=any(record["emulated"] for record in records),
         runs=len(records),
         reached=reached,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from truestep.compare.standing import Estimate, Standing
 from truestep.compare.verdict import Row
 from truestep.compare.words import outcome_text, p_text, ratio_text
-from truestep.run.faults import LABEL
+from truestep.run.faults import CONTROL, LABEL
 
 TO_TARGET = ("candidate", "reached", "rate, 95 %", "restricted mean, 95 %", "ERT", "median", "updates")
 """Times are seconds of training; ERT is the expected time with restarts; updates are the median of completed ones."""
@@ -68,7 +68,7 @@ def against_row(row: Row) -> list[str]:
 
 def name(one: Standing) -> str:
     """The candidate, labelled where it is wrong on purpose, and where its seconds say nothing of a device with the format."""
-    labels = [LABEL] * (one.demonstrates is not None) + ["emulated"] * one.emulated
+    labels = [LABEL] * (one.demonstrates is not None) + [CONTROL] * one.control + ["emulated"] * one.emulated
     return f"{one.candidate} ({', '.join(labels)})" if labels else one.candidate
 
 

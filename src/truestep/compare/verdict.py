@@ -53,8 +53,8 @@ class Summary:
 
     @property
     def exit_code(self) -> int:
-        """1 where a declared condition holds; else 0, also where one cannot be told."""
-        return int(any(one.holds for one in self.conditions))
+        """1 where a declared condition holds, or cannot be told; else 0."""
+        return int(any(one.holds is not False for one in self.conditions))
 
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON values: `candidates` holds each standing's fields, and `against` (None for the baseline)."""
@@ -83,7 +83,7 @@ def summarize(protocol: Protocol, records: Sequence[Record]) -> Summary:
     limits = Limits(
         runs=len(records),
         planned=len(protocol.candidates) * len(protocol.seeds),
-        seeds_needed=seeds_needed(max(1, sum(_rival(one) for one in standings)), alpha=protocol.alpha),
+        seeds_needed=seeds_needed(max(1, sum(one.is_rival for one in standings)), alpha=protocol.alpha),
         noise_floor=_noise_floor(found[one.candidate]["seconds"] for one in standings if one.again),
         at_once=protocol.jobs,
     )
@@ -125,23 +125,18 @@ def adjusted(
 ) -> dict[str, dict[str, Ratio | None]]:
     """The ratios with their p-values adjusted by Holm, clock by clock, over the candidates about which a claim is made.
 
-    No claim is made about the baseline again, nor about the seconds of an emulated candidate.
+    No claim is made about the baseline again or a demonstration, nor about the seconds of an emulated candidate.
     """
     result = {name: dict(by_clock) for name, by_clock in found.items()}
     for clock in CLOCKS:
         judged = {
             one.candidate: ratio
             for one in standings
-            if _rival(one) and not (one.emulated and clock == "seconds") and (ratio := found[one.candidate][clock]) is not None
+            if one.is_rival and not (one.emulated and clock == "seconds") and (ratio := found[one.candidate][clock]) is not None
         }
         for (name, ratio), p in zip(judged.items(), holm([ratio.p for ratio in judged.values()]), strict=True):
             result[name][clock] = replace(ratio, p_adjusted=p)
     return result
-
-
-def _rival(one: Standing) -> bool:
-    """Whether a claim may be made about it."""
-    return not (one.baseline or one.again)
 
 
 def _noise_floor(again: Iterable[Ratio | None]) -> float | None:

@@ -14,6 +14,8 @@ def verdict_text(one: Standing, against: Against, limits: Limits) -> str:
         return "the baseline again: " + ("nothing measured" if floor is None else f"noise floor {ratio_words(floor, times='x')}")
     if not against.pairs:
         return "no seed that both have run"
+    if one.demonstrates is not None:
+        return _damage(one, against)
     if against.pairs < limits.seeds_needed:
         return f"no claim: {counted(against.pairs, 'seed')}, {limits.seeds_needed} needed"
     parts = [] if one.reached else ["never reached the target"]
@@ -50,6 +52,20 @@ def p_text(ratio: Ratio | None) -> str:
     if ratio is None:
         return NOT_MEASURED
     return significant(ratio.p if ratio.p_adjusted is None else ratio.p_adjusted)
+
+
+def _damage(one: Standing, against: Against) -> str:
+    """What a mistake has done, without a claim."""
+    seconds = None if against.time is TimeVerdict.WITHHELD else against.ratios["seconds"]
+    quality = against.quality.mean
+    return "; ".join(
+        [
+            f"a demonstration, not judged: {one.reached} of {counted(one.runs, 'run')} reached the target",
+            f"times faster {ratio_text(seconds)}",
+            f"fewer examples {ratio_text(against.ratios['examples'])}",
+            "no final quality" if quality is None else f"mean loss of final quality {significant(quality)}",
+        ]
+    )
 
 
 def _time(one: Standing, against: Against) -> str:

@@ -35,6 +35,9 @@ class Fault:
 NONE = "none"
 """The hand-written loop without a mistake: the control."""
 
+CONTROL = "control"
+"""What a candidate with that loop is called wherever it is shown."""
+
 FAULTS = {
     fault.name: fault
     for fault in (

@@ -103,6 +103,7 @@ def tags(one: dict[str, Any]) -> tuple[str, ...]:
         "baseline": one["baseline"],
         "the baseline again": one["again"],
         "demonstration fault": one["demonstrates"] is not None,
+        "control": one["control"],
         "emulated": one["emulated"],
     }
     return tuple(word for word, holds in said.items() if holds)
