@@ -1,24 +1,29 @@
 """Runs in processes of their own, by processes that are none: what a signal leaves, and when a process is beyond its time."""
 
+import errno
 import os
+import queue
 import signal
 import time
 
 import pytest
 
-from truestep.compare import crew
+from truestep import errors
+from truestep.compare import crew, process
+from truestep.compare.code import digest_of
 from truestep.compare.folder import Folder
 from truestep.compare.kept import read_records
+from truestep.compare.order import Slot
 from truestep.compare.process import Ended
 from truestep.compare.race import race
 
 
 def ended(**changes):
-    """A process that has sent its record and ended by itself."""
+    """How a process ended that had nothing to say."""
     fields = {
         "report": None,
         "code": 0,
-        "timed_out": False,
+        "limit_seconds": None,
         "last": None,
         "evaluations": (),
         "startup_seconds": 1.0,
@@ -38,7 +43,7 @@ class Played:
     def __init__(self, record, **changes):
         self.report = None if record is None else {"kind": "record", "record": record}
         self.silent = self.is_over = record is not None
-        self.begun = self.heard_at = time.monotonic()
+        self.begun = self.heard_at = self.over_at = time.monotonic()
         self.moments = {}
         self.signals = []
         vars(self).update(changes)
@@ -47,8 +52,11 @@ class Played:
         self.signals.append(number)
         self.silent = self.is_over = True
 
-    def ended(self, *, timed_out):
-        return ended(report=self.report, timed_out=timed_out)
+    def leaves_nobody(self):
+        return True
+
+    def ended(self, *, limit_seconds):
+        return ended(report=self.report, limit_seconds=limit_seconds)
 
 
 @pytest.fixture
@@ -114,3 +122,93 @@ def test_a_process_that_lingers_after_its_record_is_ended_and_its_run_is_kept(pl
         race(None, folder)
     assert [record["candidate"] for record in read_records(folder.path)] == ["fp32", "fp16"]
     assert processes["fp16"].signals[0] == signal.SIGTERM
+
+
+def berth(**changes):
+    return crew._Berth(slot=Slot(candidate="fp32", seed=3, position=1), process=Played(None, **changes))
+
+
+@pytest.mark.parametrize(
+    ("moments", "timeout_seconds", "limit_seconds"),
+    [
+        ({}, 10.0, 60.0),
+        ({"ready": 0.0}, 10.0, 60.0),
+        ({"ready": 0.0}, 90.0, 90.0),
+        ({"ready": 0.0, "begun": 50.0}, 10.0, 10.0),
+        ({"ready": 0.0, "begun": 50.0}, 90.0, 90.0),
+    ],
+)
+def test_a_run_has_its_limit_and_before_it_startup_and_warm_up_have_a_minute_at_the_least(
+    monkeypatch, moments, timeout_seconds, limit_seconds
+):
+    begins = moments.get("begun", 0.0)
+    one = berth(begun=0.0, moments=moments)
+    monkeypatch.setattr(crew.time, "monotonic", lambda: begins + limit_seconds)
+    assert not crew._is_done(one, timeout_seconds)
+    assert one.limit_seconds is None
+    assert one.process.signals == []
+    monkeypatch.setattr(crew.time, "monotonic", lambda: begins + limit_seconds + 0.1)
+    assert crew._is_done(one, timeout_seconds)
+    assert one.limit_seconds == limit_seconds
+    assert one.process.signals
+
+
+def test_without_a_limit_a_process_goes_on(monkeypatch):
+    one = berth(begun=0.0, moments={})
+    monkeypatch.setattr(crew.time, "monotonic", lambda: 1e6)
+    assert not crew._is_done(one, None)
+
+
+def test_a_process_that_has_sent_its_record_has_ten_seconds_to_end_and_no_other_limit(monkeypatch):
+    one = berth(begun=0.0, moments={"begun": 1.0}, report={"kind": "record"}, heard_at=100.0)
+    monkeypatch.setattr(crew.time, "monotonic", lambda: 110.0)
+    assert not crew._is_done(one, 5.0)
+    monkeypatch.setattr(crew.time, "monotonic", lambda: 110.1)
+    assert crew._is_done(one, 5.0)
+    assert one.limit_seconds is None
+    assert one.process.signals
+
+
+def test_the_last_words_of_a_process_that_is_over_are_waited_for_a_second(monkeypatch):
+    one = berth(is_over=True, over_at=100.0)
+    monkeypatch.setattr(crew.time, "monotonic", lambda: 101.0)
+    assert not crew._is_done(one, None)
+    monkeypatch.setattr(crew.time, "monotonic", lambda: 101.1)
+    assert crew._is_done(one, None)
+
+
+def test_no_run_is_done_while_a_child_of_its_process_is_left():
+    one = berth(is_over=True, silent=True)
+    one.process.leaves_nobody = lambda: False
+    assert not crew._is_done(one, None)
+    one.process.leaves_nobody = lambda: True
+    assert crew._is_done(one, None)
+
+
+def test_code_that_has_changed_since_the_comparison_began_is_run_no_more(tmp_path):
+    file = tmp_path / "task.py"
+    file.write_text("x = 1\n")
+    code = digest_of([file])
+    crew._demand_code([file], code)
+    file.write_text("x = 2\n")
+    with pytest.raises(errors.RunError, match="code has changed") as caught:
+        crew._demand_code([file], code)
+    assert (caught.value.declared, caught.value.found) == (code, digest_of([file]))
+    file.unlink()
+    with pytest.raises(errors.RunError, match="code has changed") as caught:
+        crew._demand_code([file], code)
+    assert "No such file" in caught.value.found
+
+
+def test_where_the_system_gives_no_process_what_is_kept_is_said_and_how_to_go_on(declare, ran, tmp_path, monkeypatch):
+    protocol = declare()
+    folder = Folder.opened(tmp_path, protocol, resume=False)
+    folder.append(ran(protocol, "fp16", 3))
+
+    def refused(*args, **kwargs):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(process.subprocess, "Popen", refused)
+    with pytest.raises(errors.RunError, match="fp32, seed 3: no process could be begun: Resource temporarily") as caught:
+        crew._started(folder, Slot(candidate="fp32", seed=3, position=1), queue.SimpleQueue())
+    assert caught.value.hint.startswith("1 finished run kept; the same command with --resume")

@@ -23,6 +23,7 @@ from truestep.engine.counts import Counts
 from truestep.engine.policy import Policy
 from truestep.ledger import read, summarize
 from truestep.ledger.environment import environment
+from truestep.pages.words import counted
 from truestep.run.building import device_of
 from truestep.run.child import Job
 from truestep.tasks import Task
@@ -33,8 +34,8 @@ Hear = Callable[[Slot, dict[str, Any]], None]
 _POLL_SECONDS = 0.1
 _TEARDOWN_SECONDS = 10.0
 """How long a process may take to end once its record is here."""
-_STARTUP_SECONDS = 60.0
-"""What a process has at the least for its imports and its warm-up, under any limit."""
+STARTUP_SECONDS = 60.0
+"""What a process has at the least for its startup and its warm-up together, under any limit."""
 _LAST_WORDS_SECONDS = 1.0
 """How long the last reports of a process that has ended are waited for: its orphans may keep their stream open."""
 
@@ -45,8 +46,8 @@ class _Berth:
 
     slot: Slot
     process: Process
-    over_at: float | None = None
-    timed_out: bool = False
+    limit_seconds: float | None = None
+    """The limit that its process was ended for."""
 
 
 def in_processes(task: Task, folder: Folder, slots: Sequence[Slot], hear: Hear) -> Generator[tuple[Slot, Record]]:
@@ -57,6 +58,7 @@ def in_processes(task: Task, folder: Folder, slots: Sequence[Slot], hear: Hear) 
 
     Raises:
         RunError: the task's code is no longer that which the comparison began with.
+        RunError: the system gives no process for a run; what is kept is said.
         FileError, UsageError: no run is to blame: a ledger cannot be written, or what was asked cannot be run.
     """
     protocol, waiting = folder.protocol, deque(slots)
@@ -103,7 +105,14 @@ def _started(folder: Folder, slot: Slot, inbox: queue.SimpleQueue[tuple[Process,
         warmup=warmup_of(protocol, slot.candidate) if protocol.warmup_attempts else None,
         warmup_seed=max(protocol.seeds) + 1,
     )
-    return Process.started(job, folder.log(slot), lambda process, when, line: inbox.put((process, when, line)))
+    try:
+        return Process.started(job, folder.log(slot), lambda process, when, line: inbox.put((process, when, line)))
+    except OSError as error:
+        raise errors.RunError(
+            f"{slot.candidate}, seed {slot.seed}: no process could be begun: {error.strerror or error}",
+            hint=f"{counted(len(folder.records), 'finished run')} kept; the same command with --resume goes on once the system "
+            "has room, and fewer --jobs with another --out need less of it",
+        ) from error
 
 
 def _listen(inbox: queue.SimpleQueue[tuple[Process, float, bytes | None]], berths: Sequence[_Berth], hear: Hear) -> None:
@@ -133,30 +142,35 @@ def _reported(
 
 
 def _is_done(berth: _Berth, timeout_seconds: float | None) -> bool:
-    """Whether the process has ended and all is heard; one that is beyond its time is ended here."""
+    """Whether the process has ended, all is heard and none of its children is left; one beyond its time is ended here."""
     process, now = berth.process, time.monotonic()
-    if berth.over_at is None and not process.is_over:
+    if not process.is_over:
         if process.report is not None:
             overdue = now > process.heard_at + _TEARDOWN_SECONDS
         else:
-            overdue = berth.timed_out = timeout_seconds is not None and now > _limit(process, timeout_seconds)
+            begins, limit_seconds = _limit(process, timeout_seconds)
+            overdue = limit_seconds is not None and now > begins + limit_seconds
+            berth.limit_seconds = limit_seconds if overdue else None
         if not overdue:
             return False
         end([process])
-    berth.over_at = berth.over_at or now
-    return process.silent or now > berth.over_at + _LAST_WORDS_SECONDS
+    assert process.over_at is not None
+    is_heard = process.silent or time.monotonic() > process.over_at + _LAST_WORDS_SECONDS
+    return process.leaves_nobody() and is_heard
 
 
-def _limit(process: Process, timeout_seconds: float) -> float:
-    """When a process is beyond its time, which begins with the run."""
+def _limit(process: Process, timeout_seconds: float | None) -> tuple[float, float | None]:
+    """What a process has at the most, and from when on: for its run, or before that for its startup and warm-up."""
+    if timeout_seconds is None:
+        return process.begun, None
     begun = process.moments.get("begun")
-    return process.begun + max(timeout_seconds, _STARTUP_SECONDS) if begun is None else begun + timeout_seconds
+    return (process.begun, max(timeout_seconds, STARTUP_SECONDS)) if begun is None else (begun, timeout_seconds)
 
 
 def _record(folder: Folder, berth: _Berth) -> Record:
     """The record of a run whose process has ended."""
     slot, protocol = berth.slot, folder.protocol
-    ended = berth.process.ended(timed_out=berth.timed_out)
+    ended = berth.process.ended(limit_seconds=berth.limit_seconds)
     report, ledger = ended.report or {}, folder.ledger(slot)
     if report.get("kind") == "refused":
         raise getattr(errors, report["error"])(report["summary"], hint=report["hint"], **report["facts"])
@@ -187,7 +201,6 @@ def _died(folder: Folder, slot: Slot, ended: Ended) -> Record:
         where=where(said, str(Path(folder.protocol.task.rpartition(":")[0]).resolve())),
         words=said.strip().rpartition("\n")[2],
         log=log.relative_to(folder.path).as_posix(),
-        timeout_seconds=folder.protocol.timeout_seconds,
         place=place,
     )
 

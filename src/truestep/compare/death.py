@@ -29,7 +29,6 @@ def died(
     where: str | None,
     words: str,
     log: str,
-    timeout_seconds: float | None,
     place: Mapping[str, Any],
 ) -> Record:
     """The record of a run whose process left none.
@@ -45,10 +44,10 @@ def died(
     """
     last = ended.last or {"clocks": {}, "to_target": None}
     known = Clocks(**last["clocks"])
-    spent = ended.run_seconds or ended.warmup_seconds or 0.0
+    spent = next((each for each in (ended.run_seconds, ended.warmup_seconds) if each is not None), 0.0)
     clocks = known.plus(Clocks(waste=max(0.0, spent - known.total)))
     when = f"{_when(ended, counts.attempts)}{'' if where is None else f', in {where}'}"
-    status, detail, hint = _failed(ended, when=when, words=words, timeout_seconds=timeout_seconds)
+    status, detail, hint = _failed(ended, when=when, words=words)
     evaluations = tuple(Evaluation(**each | {"quality": decoded(each["quality"])}) for each in ended.evaluations)
     return RunRecord(
         candidate=slot.candidate,
@@ -131,13 +130,13 @@ def where(said: str, file: str | None) -> str | None:
     return None if path is None else f"{path}, line {line} ({function})"
 
 
-def _failed(ended: Ended, *, when: str, words: str, timeout_seconds: float | None) -> tuple[Status, str, str | None]:
+def _failed(ended: Ended, *, when: str, words: str) -> tuple[Status, str, str | None]:
     if ended.report is not None:
         return ended.report["status"], ended.report["detail"], ended.report["hint"]
-    if ended.timed_out:
-        assert timeout_seconds is not None
+    if ended.limit_seconds is not None:
+        of = " of startup and warm-up" if ended.run_seconds is None else ""
         silence = f"nothing was heard of it for {seconds(ended.silent_seconds)}"
-        return "timed out", f"ended after {timeout_seconds:g} s, the limit, {when}; {silence}", None
+        return "timed out", f"ended after {ended.limit_seconds:g} s, the limit{of}, {when}; {silence}", None
     memory = "" if ended.peak_memory_bytes is None else f"; it had held {ended.peak_memory_bytes / 2**20:,.0f} MiB"
     if ended.code >= 0:
         last = f"; its last words: {words[:200]}" if words else ""
@@ -152,7 +151,7 @@ def _failed(ended: Ended, *, when: str, words: str, timeout_seconds: float | Non
 def _when(ended: Ended, attempts: int) -> str:
     if ended.warmup_seconds is None:
         return "as it started"
-    if ended.run_seconds == 0:
+    if ended.run_seconds is None:
         return "in its warm-up"
     return f"after {counted(attempts, 'attempt')}" if attempts else "before its first attempt had ended"
 

@@ -34,7 +34,8 @@ class Ended:
     """The last word, of kind "record", "failed" or "refused"; None: it died without one."""
     code: int
     """Its exit code; the negative of the signal that ended it."""
-    timed_out: bool
+    limit_seconds: float | None
+    """The limit that it was ended for, of its run, or of its startup and warm-up; None where it ended otherwise."""
     last: dict[str, Any] | None
     """The last attempt's report; None before the first."""
     evaluations: tuple[dict[str, Any], ...]
@@ -42,8 +43,8 @@ class Ended:
     """Interpreter, imports, the task's file; all of it where the process never got ready."""
     warmup_seconds: float | None
     """None where none began or the process died before."""
-    run_seconds: float
-    """After the warm-up: until the end, teardown included; 0 where the run never began."""
+    run_seconds: float | None
+    """After the warm-up: until the end, teardown included; None where the run never began."""
     silent_seconds: float
     """Between the last report and the end."""
     wall_seconds: float
@@ -61,7 +62,7 @@ class Process:
     """Where what it writes to stdout and stderr goes."""
     begun: float
     _popen: subprocess.Popen[bytes]
-    _killed_before: int
+    _killed_before: int | None
     moments: dict[str, float] = field(default_factory=dict)
     """Kind of report -> when it came first."""
     heard_at: float
@@ -70,6 +71,9 @@ class Process:
     report: dict[str, Any] | None = None
     silent: bool = False
     """Whether it will report no more."""
+    over_at: float | None = None
+    """When its end was first seen; None while it runs."""
+    _silent_at: float | None = None
     _peak_kib: int | None = None
 
     @staticmethod
@@ -95,7 +99,7 @@ class Process:
     def heard(self, when: float, line: bytes | None) -> dict[str, Any] | None:
         """Take in what `hear` was given; the report, where it is one."""
         if line is None:
-            self.silent = True
+            self.silent, self._silent_at = True, when
         if line is None or not line.endswith(b"\n"):  # it died in the middle of a word
             return None
         report: dict[str, Any] = json.loads(line)
@@ -111,7 +115,7 @@ class Process:
 
     @property
     def is_over(self) -> bool:
-        """Whether the process has ended; then nothing is left of its children either."""
+        """Whether the process has ended; its children are then asked to, see `leaves_nobody`."""
         if self._popen.returncode is None:
             if hasattr(os, "wait4"):
                 pid, status, usage = os.wait4(self._popen.pid, os.WNOHANG)
@@ -120,8 +124,23 @@ class Process:
             else:
                 self._popen.poll()
             if self._popen.returncode is not None:
+                self.over_at = time.monotonic()
                 self.signal(signal.SIGTERM)
         return self._popen.returncode is not None
+
+    def leaves_nobody(self) -> bool:
+        """Whether nothing is left of a process that is over: a child that outlives its grace is killed here."""
+        assert self.over_at is not None
+        if not hasattr(os, "killpg"):
+            return True
+        try:
+            os.killpg(self._popen.pid, 0)
+        except OSError:  # nobody
+            return True
+        if time.monotonic() < self.over_at + _GRACE_SECONDS:
+            return False
+        self.signal(signal.SIGKILL)
+        return True
 
     def signal(self, number: int) -> None:
         """Send a signal to the process and its children; to it alone where the system has no groups."""
@@ -131,10 +150,11 @@ class Process:
             else:
                 self._popen.send_signal(number)
 
-    def ended(self, *, timed_out: bool) -> Ended:
-        """What became of a process that is over."""
-        now = time.monotonic()
-        assert self._popen.returncode is not None
+    def ended(self, *, limit_seconds: float | None) -> Ended:
+        """What became of a process that is over, ended for that limit if for any."""
+        assert self.over_at is not None
+        silent_at = self.over_at if self._silent_at is None else self._silent_at  # orphans may keep the stream open
+        over = max(self.heard_at, min(self.over_at, silent_at))
         if self._popen.stdin is not None:
             with suppress(OSError):
                 self._popen.stdin.close()
@@ -142,16 +162,16 @@ class Process:
         return Ended(
             report=self.report,
             code=self._popen.returncode,
-            timed_out=timed_out,
+            limit_seconds=limit_seconds,
             last=self.last,
             evaluations=tuple(self.evaluations),
-            startup_seconds=(ready or now) - self.begun,
-            warmup_seconds=None if ready is None else (begun or now) - ready,
-            run_seconds=0.0 if begun is None else now - begun,
-            silent_seconds=now - self.heard_at,
-            wall_seconds=now - self.begun,
+            startup_seconds=(ready or over) - self.begun,
+            warmup_seconds=None if ready is None else (begun or over) - ready,
+            run_seconds=None if begun is None else over - begun,
+            silent_seconds=over - self.heard_at,
+            wall_seconds=over - self.begun,
             peak_memory_bytes=self._peak(),
-            killed_for_memory=self._popen.returncode == -signal.SIGKILL and _killed_for_memory() > self._killed_before,
+            killed_for_memory=self._popen.returncode == -signal.SIGKILL and _rose(self._killed_before, _killed_for_memory()),
         )
 
     def _listen(self, hear: Hear) -> None:
@@ -206,8 +226,12 @@ def uninterrupted() -> Iterator[None]:
             signal.raise_signal(heard)
 
 
-def _killed_for_memory() -> int:
-    """Processes that the machine has killed for want of memory since it began; 0 where it does not count."""
+def _rose(before: int | None, now: int | None) -> bool:
+    return before is not None and now is not None and now > before
+
+
+def _killed_for_memory() -> int | None:
+    """Processes that the machine has killed for want of memory since it began; None where it does not count."""
     with suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/vmstat").read_text().partition("oom_kill ")[2].split()[0])
-    return 0
+    return None

@@ -91,7 +91,8 @@ class Protocol:
     jobs: int = 1
     """Runs at once, each in a process of its own; more than 1 contend for the machine."""
     timeout_seconds: float | None = None
-    """Wall time after which a run is ended, its process's startup and warm-up aside; None: never."""
+    """Wall time after which a run is ended; its startup and warm-up together have as much before it, and 60 s at the least;
+    None: never."""
 
     fail_if: tuple[str, ...] = ()
     """Conditions that make the comparison fail, each in its one writing."""
