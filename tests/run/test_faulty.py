@@ -131,6 +131,41 @@ def test_a_scale_that_is_never_updated_repeats_its_first_overflow(line_with: Any
     assert {each.next_loss_scale for each in outcomes(tmp_path / "a.jsonl")} == {2.0**127}
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_whether_an_attempt_completed_is_what_the_optimizer_did_and_not_what_the_gradient_looks_like(
+    line_with: Any, fused: bool
+) -> None:
+    """The scaled gradient is finite, so that GradScaler finds nothing; unscaled it is not, and is stepped with."""
+
+    def steep(model: Any, batch: Any) -> Any:
+        difference = model(batch[0]) - model(batch[0]).detach()
+        return (difference * 1e20 * 1e21).mean()
+
+    made = {"optimizer": lambda parameters: torch.optim.AdamW(parameters, lr=0.1, fused=fused), "loss": steep}
+    settings = replace(CPU, scale=LossScale.static(2.0**-20), clip=ClipNorm(1.0), fault="none")
+    outcome, moved_by = moved(line_with(**made), settings, size=2)
+    assert not moved_by.isfinite().any(), "the optimizer has stepped"
+    assert outcome.completed
+    assert outcome.counts.completed == 1
+    right, still = moved(line_with(**made), replace(settings, scale=HUGE, clip=None), size=2)
+    assert not right.completed
+    assert not still.any(), "the optimizer has not"
+
+
+@pytest.mark.parametrize(
+    ("policy", "factor", "reason", "status"),
+    [("fp16", 6e4, "forward overflow", "stalled"), ("fp32", 1e38, "non-finite loss", "diverged")],
+)
+def test_a_loss_that_overflowed_in_a_narrow_forward_may_be_sound_in_float32_and_stalls(
+    line_with: Any, tmp_path: Path, policy: str, factor: float, reason: str, status: str
+) -> None:
+    far = {"loss": lambda model, batch: (model(batch[0]) * factor * factor).abs().mean()}
+    settings = replace(CPU, policy=policy, scale=LossScale.dynamic(2.0), fault="none", max_consecutive_skips=3)
+    record = train(line_with(**far), settings, seed=3, ledger=tmp_path / "a.jsonl")
+    assert record.status == status
+    assert {str(each.skip.reason) for each in outcomes(tmp_path / "a.jsonl") if each.skip is not None} == {reason}
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

@@ -43,9 +43,9 @@ class HandWritten(Update[Any]):
         scale_before = self._scaler.get_scale()
         with self.plan.policy.arithmetic(self.plan.device):
             losses = self._accumulate(window, _weights(measures))
-            norm, clipped, finite = self._clipped()
-            self._scaler.step(self.optimizers[0])
-        skip = None if finite or not self._scaler.is_enabled() else self._skip(losses)
+            norm, clipped = self._clipped()
+            has_stepped = self._stepped()
+        skip = None if has_stepped else self._skip(losses)
         self._next_scaler()
         before = self.counts
         self.counts = before.after(
@@ -92,8 +92,8 @@ class HandWritten(Update[Any]):
             parts.append(loss.detach() * share)
         return [part.item() for part in parts]
 
-    def _clipped(self) -> tuple[float, float, bool]:
-        """The gradient's norm before clipping and as it arrives at the optimizer, in original units; and whether it is finite."""
+    def _clipped(self) -> tuple[float, float]:
+        """The gradient's norm before clipping and as it arrives at the optimizer, in original units."""
         (optimizer,), clip = self.optimizers, self.plan.clip
         held = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         gradients: list[Tensor] = [p.grad for p in held]
@@ -104,11 +104,30 @@ class HandWritten(Update[Any]):
                 self._scaler.unscale_(optimizer)
                 unit = 1.0
             clip_grad_norm_(held, clip.limit)
-        return norm, exact_norm(gradients) * unit, all(bool(gradient.isfinite().all()) for gradient in gradients)
+        return norm, exact_norm(gradients) * unit
+
+    def _stepped(self) -> bool:
+        """Let GradScaler step the optimizer, or leave that out; whether it did, as the optimizer itself saw it."""
+        steps: list[bool] = []
+
+        def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+            withheld = getattr(optimizer, "found_inf", None)  # a fused one is called in any case, and told so
+            steps.append(withheld is None or not bool(withheld))
+
+        handle = self.optimizers[0].register_step_post_hook(after)
+        try:
+            self._scaler.step(self.optimizers[0])
+        finally:
+            handle.remove()
+        return any(steps)
 
     def _skip(self, losses: Sequence[float]) -> Skip:
-        """All that such a loop can tell: the loss, or else the gradient, was not finite."""
-        reason = Reason.BACKWARD if all(map(math.isfinite, losses)) else Reason.LOSS
+        """All that such a loop can tell: the loss, or else the gradient, was not finite.
+
+        Of a loss in a narrow format it cannot tell whether float32 would have held it: nobody has looked.
+        """
+        lost = Reason.FORWARD if self.plan.policy.low else Reason.LOSS
+        reason = Reason.BACKWARD if all(map(math.isfinite, losses)) else lost
         detail = "GradScaler found an element of the gradient that is not finite, and left the optimizer's step out"
         return Skip(reason=reason, place=None, detail=detail, curable=self.scale.kind == "dynamic")
 
