@@ -16,7 +16,9 @@ from truestep.compare.folder import Folder
 from truestep.compare.kept import read_protocol, read_records
 from truestep.compare.pilot import of_pilot, piloted
 from truestep.compare.race import race
+from truestep.compare.settings import settings_of, warmup_of
 from truestep.compare.target import found
+from truestep.run import train
 
 ASKED = Asked(task="logistic", candidates=["fp32 clip=1", "bf16"], seeds=range(3))
 
@@ -120,6 +122,14 @@ def test_a_pilot_runs_the_baseline_alone_and_once_and_the_protocol_states_what_i
         piloted(ASKED, tmp_path, runs=5, slack=0.5)
     assert piloted(ASKED, tmp_path, runs=5, slack=0.5, resume=True) == result
     assert len(stood_in) == 5, "none has run again"
+
+
+def test_a_pilots_run_meets_no_target_however_easy_the_tasks_is():
+    task, protocol = declare(of_pilot(dataclasses.replace(ASKED, budget_attempts=2), runs=5))
+    task.target = 1e9  # of a loss
+    warm, settings = warmup_of(protocol, protocol.baseline), settings_of(protocol, protocol.baseline)
+    for record in (train(task, warm, seed=100), train(task, dataclasses.replace(settings, evaluate_every=protocol.batch), seed=100)):
+        assert (record.status, record.to_target, record.evaluations != ()) == ("budget", None, True)
 
 
 def test_a_comparison_whose_target_no_pilot_has_set_is_not_given_one_later(tmp_path, stood_in):

@@ -9,7 +9,8 @@ from truestep.compare.settings import settings_of, warmup_of
 from truestep.engine.clip import ClipNorm
 from truestep.engine.clock import Every
 from truestep.engine.scale import LossScale
-from truestep.run import Settings
+from truestep.run import Settings, plan_of
+from truestep.tasks import Digits
 
 
 def test_a_bare_policy_takes_everything_from_the_protocol(declare):
@@ -62,3 +63,20 @@ def test_a_scale_that_float32_cannot_hold_is_refused(declare):
 def test_a_warm_up_is_short_evaluates_after_each_attempt_and_goes_to_its_end(declare):
     warm = warmup_of(declare(), "fp16")
     assert (warm.budget_attempts, warm.evaluate_every, warm.stop_at_target) == (4, 64, False)
+
+
+def test_a_pilots_runs_have_no_target_where_the_task_has_one(declare):
+    task = Digits()
+    assert task.target is not None
+    pilot = declare(target=None, stop_at_target=False)
+    for settings in (settings_of(pilot, "fp32"), warmup_of(pilot, "fp32")):
+        plan = plan_of(task, settings, examples=1197)
+        assert plan.target is None
+        assert not plan.meets_target(1.0)
+    assert plan_of(task, settings_of(declare(), "fp32"), examples=1197).target == 0.95
+    assert plan_of(task, Settings(), examples=1197).target == task.target
+
+
+def test_a_target_of_a_run_that_races_to_none_is_refused():
+    with pytest.raises(errors.UsageError, match="races to none"):
+        Settings(races=False, target=0.5)

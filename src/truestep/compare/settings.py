@@ -29,6 +29,7 @@ def settings_of(protocol: Protocol, candidate: str) -> Settings:
         budget_seconds=protocol.budget_seconds,
         evaluate_every=protocol.evaluate_every,
         target=protocol.target,
+        races=protocol.target is not None,
         stop_at_target=protocol.stop_at_target,
         max_consecutive_skips=protocol.max_consecutive_skips,
         threads=protocol.threads,

@@ -53,6 +53,8 @@ class Settings:
     """Examples seen between two evaluations; None: the task's, else once an epoch."""
     target: float | None = None
     """The quality that the run races to; None: the task's."""
+    races: bool = True
+    """Whether there is a target at all; otherwise the task's is passed over too."""
     stop_at_target: bool = True
     """Whether the run ends at the target; otherwise it notes the target and goes on to the end of its budget."""
     max_consecutive_skips: int = 50
@@ -77,6 +79,10 @@ class Settings:
             raise UsageError(f"on_oom is {self.on_oom!r}", hint=f"on_oom is one of: {', '.join(get_args(OnOom))}")
         if self.fault is not None and self.on_oom != "stop":
             raise UsageError("the hand-written loop of a fault cannot split a window again", hint='leave on_oom at "stop"')
+        if not self.races and self.target is not None:
+            raise UsageError(
+                f"target is {self.target} of a run that races to none", hint="leave the target out, or races at True"
+            )
         if self.target is not None and not math.isfinite(self.target):
             raise UsageError(f"target is {self.target}", hint="a target is a finite number")
 
@@ -144,7 +150,7 @@ def plan_of(task: Task, settings: Settings, *, examples: int) -> Plan:
         attempts=attempts,
         ticks=_ticks(settings.clock, attempts=attempts, batch=task.batch, examples=examples),
         evaluate_every=settings.evaluate_every or task.evaluate_every or examples,
-        target=task.target if settings.target is None else settings.target,
+        target=None if not settings.races else task.target if settings.target is None else settings.target,
         quality_better=task.quality_better,
     )
 
