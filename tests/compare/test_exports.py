@@ -133,11 +133,15 @@ def test_time_between_start_and_stop_is_the_time_to_target_or_what_the_run_spent
         assert [event["value"] for event in qualities] == [each["quality"] for each in record["evaluations"]][: len(qualities)]
 
 
-def test_times_never_run_backwards_and_begin_where_the_ledger_does(out):
+def test_times_never_run_backwards_and_the_run_starts_where_its_ledger_does_with_init_before(out):
     protocol, record = read_protocol(out), read_records(out)[0]
-    times = [event["time_ms"] for event in events(log(protocol, record, begun="2026-11-30T04:00:00+00:00"))]
+    text = log(protocol, record, begun="2026-11-30T04:00:00+00:00")
+    times = [event["time_ms"] for event in events(text)]
     assert times == sorted(times)
-    assert times[0] == 1000 * 1_796_011_200
+    assert by_key(text)["run_start"]["time_ms"] == 1000 * 1_796_011_200
+    init = record["clocks"]["init"]
+    assert init > 0.001
+    assert times[0] == by_key(text)["init_start"]["time_ms"] == round(1000 * (1_796_011_200 - init))
 
 
 def test_no_log_calls_itself_a_result_of_mlperf(out):

@@ -18,11 +18,12 @@ from tests.pages import made
 from tests.pages.reading_html import Page, parsed
 from truestep.cli.compare import Command
 from truestep.compare.folder import read_protocol
+from truestep.compare.protocol import Protocol
 from truestep.compare.verdict import summarize
 from truestep.errors import FileError, RecordError
 from truestep.pages.comparison import figures, write
 from truestep.pages.comparison.reading import read
-from truestep.pages.comparison.runs import runs
+from truestep.pages.comparison.runs import command, runs
 from truestep.pages.comparison.spending import memory_and_throughput
 
 
@@ -336,17 +337,59 @@ def test_memory_stands_beside_throughput_and_skip_rate(small: Path) -> None:
     assert run.earlier == ("crashed after 2.00\u00a0s, which are waste: ended by SIGSEGV",)
 
 
-def test_the_command_of_a_run_asks_for_all_that_its_protocol_holds(out: Path) -> None:
+NO_PART_OF_A_RUN = ("jobs", "fail_if", "pilot")
+"""Options of a whole comparison: how it is arranged, what it fails by, and what has set its target, in the command a number."""
+
+
+def command_of(line: str) -> Command:
+    """The options that a run's command gives."""
+    words = shlex.split(line)
+    assert words[:2] == ["truestep", "compare"]
+    return tyro.cli(Command, args=words[2:], config=(tyro.conf.FlagCreatePairsOff,))
+
+
+def test_the_command_of_a_run_asks_for_all_that_its_protocol_holds(tmp_path: Path) -> None:
+    far_from_defaults = {
+        "evaluate_every": 96,
+        "margin_examples": 0.07,
+        "margin_quality": 0.02,
+        "alpha": 0.04,
+        "threads": 3,
+        "timeout_seconds": 77.0,
+        "budget_seconds": 55.0,
+        "stop_at_target": False,
+        "fail_if": ("quality",),
+    }
+    out = made.comparison(tmp_path, attempts=120, candidates=("fp32", "bf16"), seeds=(0, 1), **far_from_defaults)
     comparison = read(out)
+    options = {field.name: field.name for field in dataclasses.fields(Command)} | {"timeout_seconds": "timeout"}
+    held = [field.name for field in dataclasses.fields(Protocol) if field.name in options and field.name not in NO_PART_OF_A_RUN]
+    assert {"target", "timeout_seconds", *far_from_defaults} - {"stop_at_target", "fail_if"} <= {*held}
     for run, record in zip(runs(comparison), comparison.records, strict=True):
-        asked = tyro.cli(Command, args=shlex.split(run.command)[2:], config=(tyro.conf.FlagCreatePairsOff,))
-        assert asked.task == comparison.protocol["task"]
-        assert asked.candidates == (record["candidate"],)
-        assert asked.seeds == record["seed"] + 1
+        asked = command_of(run.command)
+        for name in {*held} - {"candidates", "seeds"}:
+            assert getattr(asked, options[name]) == comparison.protocol[name], name
+        assert (asked.candidates, asked.seeds) == ((record["candidate"],), record["seed"] + 1)
         assert asked.to_the_end is not comparison.protocol["stop_at_target"]
-        for option in ("target", "budget_attempts", "budget_seconds", "evaluate_every", "margin_examples", "margin_quality"):
-            assert getattr(asked, option) == comparison.protocol[option]
-        assert (asked.alpha, asked.threads) == (comparison.protocol["alpha"], comparison.protocol["threads"])
+        assert (asked.fail_if, asked.pilot, asked.jobs) == ((), None, 1)
+
+
+@pytest.mark.parametrize(
+    ("baseline", "name", "wanted"),
+    [
+        ("fp32", "fp32 again", ("fp32",)),
+        ("fp16 clip=1", "bf16", ("bf16",)),
+        ("fp32", "fp32 accumulate=4 fault=loss-not-divided", ("fp32", "fp32 accumulate=4 fault=loss-not-divided")),
+        ("fp32 clip=1", "fp32 fault=none", ("fp32 clip=1", "fp32 fault=none")),
+        ("fp32 fault=none", "fp32 fault=none", ("fp32 fault=none",)),
+    ],
+)
+def test_the_command_of_a_run_can_be_declared_whatever_its_loop(small: Path, baseline: str, name: str, wanted: Any) -> None:
+    comparison = read(small)
+    declared = made.protocol(candidates=tuple(dict.fromkeys((baseline, name))))
+    line = command(declared.as_dict(), {**comparison.records[0], "candidate": name})
+    assert command_of(line).candidates == wanted
+    assert dataclasses.replace(declared, candidates=command_of(line).candidates).candidates[-1] == wanted[-1]
 
 
 @pytest.mark.parametrize("status", ["crashed", "timed out", "out of memory", "stalled"])

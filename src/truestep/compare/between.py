@@ -1,4 +1,4 @@
-"""Two comparisons under one protocol, of two machines or versions, say: what differs, and each candidate's ratio. Pure."""
+"""Two comparisons that asked the same, of two machines, say: what differs, and each candidate's ratio. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ MAY_DIFFER = (
     "timeout_seconds",
 )
 """The fields of a protocol that two comparisons may have different: where and how they ran, and how much of it. Every other
-field, one that is yet to come included, says what was asked, and must be the same."""
+field, one that is yet to come included, says what was asked, and must be the same: of two versions of torch that describe a
+model or an optimizer otherwise, the pair is refused."""
 
 Side = tuple[Protocol, Sequence[Record]]
 """One of the two."""

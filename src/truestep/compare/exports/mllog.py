@@ -20,16 +20,18 @@ def log(protocol: Protocol, record: Record, *, begun: str | None) -> str:
     """The run's lines, each `:::MLLOG {json}`, in the order of their times.
 
     Between run_start and run_stop lies what the primary clock says (train + waste, evaluations left out): T for a run that
-    reached the target, and then only the evaluations up to it are there; else what the run spent. `time_ms` counts from
-    `begun`, an ISO time; without one from 0.
+    reached the target, and then only the evaluations up to it are there; else what the run spent. `begun`, an ISO time, is when
+    its ledger was begun: after task, data and model were built, so that the run starts there, and init lies before. Without
+    one, times count from 0 at the beginning of init.
     """
     return "".join(f":::MLLOG {json.dumps(line, allow_nan=False)}\n" for line in lines(protocol, record, begun=begun))
 
 
 def lines(protocol: Protocol, record: Record, *, begun: str | None) -> Iterator[dict[str, Any]]:
     """The lines as values."""
-    start = 0.0 if begun is None else datetime.fromisoformat(begun).timestamp()
-    run = start + record["clocks"]["init"]
+    init = record["clocks"]["init"]
+    run = init if begun is None else datetime.fromisoformat(begun).timestamp()
+    start = run - init
     target = record["to_target"]
     for key, value in _settings(protocol, record).items():
         yield _line(start, POINT, key, value)

@@ -124,13 +124,15 @@ def _weights(digest: str | None) -> str:
 def command(protocol: Mapping[str, Any], record: Record) -> str:
     """The command that runs this candidate on this seed again, quoted for a POSIX shell.
 
-    A comparison counts its seeds from 0, so this runs the seeds before it as well; the last run is the one. The
-    baseline's second run is the baseline's run. Every option that the protocol holds is written, whatever its default is
-    today; all but the number of runs at once, which is no part of a run.
+    A comparison counts its seeds from 0, so this runs the seeds before it as well; the last run of the candidate is the
+    one. The baseline's second run is the baseline's run, and a loop of one's own is no baseline, so that one runs beside it.
+    Every option that makes the run is written, whatever its default is today. Three that judge or arrange a whole comparison
+    are not: the number of runs at once, what it fails by, and the pilot, whose target stands here as a number.
     """
     name = str(record["candidate"]).removesuffix(" again")
+    baseline = str(protocol["candidates"][0])
+    beside = [baseline] if " fault=" in name and name != baseline else []
     options: dict[str, object] = {
-        "candidates": name,
         "seeds": record["seed"] + 1,
         "target": protocol["target"],
         "budget-attempts": protocol["budget_attempts"],
@@ -145,4 +147,4 @@ def command(protocol: Mapping[str, Any], record: Record) -> str:
     }
     words = [word for key, value in options.items() if value is not None for word in (f"--{key}", str(value))]
     to_the_end = [] if protocol["stop_at_target"] else ["--to-the-end"]
-    return shlex.join(["truestep", "compare", protocol["task"], *words, *to_the_end])
+    return shlex.join(["truestep", "compare", protocol["task"], "--candidates", *beside, name, *words, *to_the_end])
