@@ -61,7 +61,7 @@ def text(rows: Mapping[str, Row]) -> str:
 
 
 def _cells(row: Row) -> str:
-    labs = ", ".join(f"[{lab}](lessons.md#{lab})" for lab in row.labs) or "none yet"
+    labs = ", ".join(f"[{lab}](lessons.md#{lab})" for lab in row.labs)
     laws = ", ".join(law.replace("_", " ") for law in row.laws)
     return f"{labs} | {laws} | `{row.test.removeprefix('tests/engine/')}`"
 
