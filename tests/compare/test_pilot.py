@@ -68,6 +68,31 @@ def test_a_pilot_with_a_run_that_failed_sets_no_target(runs_of, changes):
         found(protocol, records, slack=None)
 
 
+@pytest.mark.parametrize("direction", ["higher", "lower"])
+def test_a_median_of_zero_takes_a_slack_that_is_said(runs_of, direction):
+    protocol, records = runs_of([0.0], [0.0], [0.5], direction=direction)
+    with pytest.raises(errors.ProtocolError, match="median best is 0") as caught:
+        found(protocol, records, slack=None)
+    assert "--resume and --slack X" in caught.value.hint
+    assert found(protocol, records, slack=0.125).target == (-0.125 if direction == "higher" else 0.125)
+
+
+def test_a_pilot_that_sets_a_target_of_zero_says_how_to_go_on(runs_of):
+    protocol, records = runs_of([0.5], [0.5], [0.5])
+    with pytest.raises(errors.ProtocolError, match="a target of 0") as caught:
+        declare(ASKED, pilot=found(protocol, records, slack=0.5))
+    assert "--margin-quality" in caught.value.hint
+    assert "--resume" in caught.value.hint
+
+
+def test_a_pilot_declares_no_margin_of_quality_whatever_the_comparison_does():
+    plain, said = (of_pilot(dataclasses.replace(ASKED, margin_quality=margin), runs=5) for margin in (None, 0.25))
+    protocol = declare(plain)[1]
+    assert protocol.margin_quality is None
+    assert declare(said)[1].hash == protocol.hash
+    assert Protocol.from_dict(json.loads(protocol.canonical())) == protocol
+
+
 @pytest.mark.parametrize(("seeds", "first"), [(range(7), 100), ([0, 98], 100), ([3, 99], 101), ([500], 502)])
 def test_no_seed_of_a_pilot_is_one_of_the_comparison_or_of_its_warm_ups(seeds, first):
     asked = of_pilot(dataclasses.replace(ASKED, seeds=seeds), runs=6)
@@ -128,7 +153,10 @@ def test_a_pilots_run_meets_no_target_however_easy_the_tasks_is():
     task, protocol = declare(of_pilot(dataclasses.replace(ASKED, budget_attempts=2), runs=5))
     task.target = 1e9  # of a loss
     warm, settings = warmup_of(protocol, protocol.baseline), settings_of(protocol, protocol.baseline)
-    for record in (train(task, warm, seed=100), train(task, dataclasses.replace(settings, evaluate_every=protocol.batch), seed=100)):
+    for record in (
+        train(task, warm, seed=100),
+        train(task, dataclasses.replace(settings, evaluate_every=protocol.batch), seed=100),
+    ):
         assert (record.status, record.to_target, record.evaluations != ()) == ("budget", None, True)
 
 

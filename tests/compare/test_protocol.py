@@ -114,6 +114,7 @@ def test_the_hash_is_the_same_in_every_process(declare):
         ({"budget_seconds": 0.0}, "budget_seconds has to be finite and above 0"),
         ({"budget_seconds": math.inf}, "budget_seconds has to be finite and above 0"),
         ({"margin_examples": 0.0}, "margin_examples has to be finite and above 0"),
+        ({"margin_quality": None}, "margin_quality is not declared"),
         ({"margin_quality": math.nan}, "margin_quality has to be finite and above 0"),
         ({"warmup_attempts": -1}, "warm-up"),
         ({"alpha": 1.0}, "alpha"),

@@ -163,18 +163,19 @@ def examples_margin(paired: Sequence[tuple[Record, Record]], *, protocol: Protoc
 
 def quality_margin(paired: Sequence[tuple[Record, Record]], *, protocol: Protocol) -> Margin:
     """The loss of final quality on the test split against the declared margin; undecided where a run has none."""
-    sign = 1 if protocol.direction == "higher" else -1
+    sign, margin = 1 if protocol.direction == "higher" else -1, protocol.margin_quality
+    assert margin is not None, "a pilot judges nothing"
     qualities = [(final_quality(ours), final_quality(theirs)) for ours, theirs in paired]
     losses = [sign * (theirs - ours) for ours, theirs in qualities if ours is not None and theirs is not None]
     if not losses:
-        return _no_margin(protocol.margin_quality, pairs=0, why="no pair of runs has a final quality")
-    result = noninferiority(losses, margin=protocol.margin_quality)
+        return _no_margin(margin, pairs=0, why="no pair of runs has a final quality")
+    result = noninferiority(losses, margin=margin)
     missing = len(paired) - len(losses)
     return Margin(
         decision="undecided" if missing else result.decision,
         mean=result.mean,
         upper=result.upper,
-        margin=protocol.margin_quality,
+        margin=margin,
         pairs=len(losses),
         why=f"{missing} of {len(paired)} pairs have no final quality" if missing else None,
     )

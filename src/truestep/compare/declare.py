@@ -116,7 +116,7 @@ def declare(asked: Asked, *, pilot: Pilot | None = None) -> tuple[Task, Protocol
         retries=RETRIES,
         primary_clock=" + ".join(PRIMARY),
         margin_examples=asked.margin_examples,
-        margin_quality=_first(asked.margin_quality, QUALITY_MARGIN * abs(1.0 if target is None else target)),
+        margin_quality=None if target is None else _first(asked.margin_quality, QUALITY_MARGIN * abs(target)),
         alpha=asked.alpha,
         fail_if=conditions_of(asked.fail_if),
         device=machine["device"] if torch.cuda.is_available() else f"{machine['device']}, {machine['cpu']}",
@@ -146,7 +146,8 @@ def _target(task: Task, asked: Asked, pilot: Pilot | None) -> tuple[float | None
     if target == 0 and asked.margin_quality is None:
         raise ProtocolError(
             "a hundredth of a target of 0 is no margin",
-            hint=f"--margin-quality X, the loss of {task.quality_name} that still counts as none",
+            hint=f"--margin-quality X, the loss of {task.quality_name} that still counts as none"
+            + ("" if pilot is None else "; the pilot's runs are kept: go on with --resume"),
         )
     return target, source
 

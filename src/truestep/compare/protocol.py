@@ -81,8 +81,8 @@ class Protocol:
     """The seconds that a time to target is made of."""
     margin_examples: float
     """The share of additional examples to the target that still counts as none."""
-    margin_quality: float
-    """The loss of final quality that still counts as none, in the quality's own unit."""
+    margin_quality: float | None
+    """The loss of final quality that still counts as none, in the quality's own unit; None for a pilot, which judges nothing."""
     alpha: float
     """The chance of any false claim over all candidates."""
     device: str
@@ -103,6 +103,8 @@ class Protocol:
         _demand_seeds(self.seeds)
         if self.target is None:
             assert not self.stop_at_target, "a race has a target"
+        elif self.margin_quality is None:
+            raise ProtocolError("margin_quality is not declared", hint=_set("margin_quality"), field="margin_quality")
         elif not math.isfinite(self.target):
             raise ProtocolError("the target is no number", hint="declare one with --target", target=self.target)
         for name in ("batch", "microbatches", "evaluate_every", "budget_attempts", "threads", "max_consecutive_skips", "jobs"):

@@ -9,7 +9,7 @@ from typing import Any
 
 from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Record, best_quality
-from truestep.errors import RunError
+from truestep.errors import ProtocolError, RunError
 from truestep.pages.words import significant
 
 SLACK = 0.01
@@ -49,7 +49,11 @@ class Pilot:
 def found(protocol: Protocol, records: Sequence[Record], *, slack: float | None) -> Pilot:
     """The target that the records of a whole pilot set: the median of their best qualities, less `slack`.
 
-    `slack` is in the quality's unit; None is a hundredth of the median. RunError names a run that did not come to its end.
+    `slack` is in the quality's unit; None is a hundredth of the median.
+
+    Raises:
+        RunError: a run did not come to its end; it is named.
+        ProtocolError: the median is 0, and no slack was given.
     """
     best = {}
     for record in sorted(records, key=lambda record: int(record["seed"])):
@@ -62,6 +66,11 @@ def found(protocol: Protocol, records: Sequence[Record], *, slack: float | None)
             )
         best[str(record["seed"])] = quality
     median = statistics.median(best.values())
+    if median == 0 and slack is None:
+        raise ProtocolError(
+            "the pilot's median best is 0, and a hundredth of that is no slack",
+            hint=f"its runs are kept: go on with --resume and --slack X, the loss of {protocol.quality} that is allowed",
+        )
     given = SLACK * abs(median) if slack is None else slack
     return Pilot(
         protocol_hash=protocol.hash,
