@@ -10,12 +10,12 @@ from typing import Any
 from truestep.engine.policy import Policy, scale_of
 from truestep.engine.randomness import own_random_state
 from truestep.engine.scale import LossScale
+from truestep.engine.undo import undone
 from truestep.engine.update import Update
 from truestep.engine.windows import Window
 from truestep.errors import UsageError
 from truestep.inspection.inspecting import Inspecting
 from truestep.inspection.result import Inspection
-from truestep.inspection.undo import undone
 from truestep.run.beginning import beginning_of
 from truestep.run.building import device_of
 from truestep.run.their import told_as_theirs

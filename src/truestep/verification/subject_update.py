@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
-import torch
 from torch import nn
 from torch.optim import Optimizer
 
@@ -14,12 +13,12 @@ from truestep.engine.clip import Clip, NoClip, clip_of
 from truestep.engine.demands import demand_model, demand_optimizers
 from truestep.engine.parameters import names_of, parameters_of
 from truestep.engine.terms import Loss
+from truestep.engine.undo import put_back, undone
 from truestep.engine.update import Update
 from truestep.engine.weights import LossIs, weight_of
 from truestep.engine.windows import examples_of
 from truestep.errors import OptimizerError, SkipLimitError, UsageError
 from truestep.verification.subject import Subject
-from truestep.verification.subject_state import keeping
 
 Scale = Callable[[], float | None]
 
@@ -40,7 +39,7 @@ def subject_of_update(update: Update[Any], *, title: str) -> Subject:
         scale=lambda: update.scale.value,
         names=plan.store.names,
         in_float32=update.in_float32,
-        kept=lambda: _update_kept(update),
+        kept=lambda: undone(update),
     )
 
 
@@ -81,13 +80,8 @@ def subject_of_step(
         scale=scale_reader(scale),
         names=lambda: names_of(model, *optimizers),
         in_float32=nullcontext,
-        kept=lambda: keeping(model, optimizers, torch_device(optimizers)),
+        kept=lambda: put_back(model, optimizers),
     )
-
-
-def torch_device(optimizers: Sequence[Optimizer]) -> torch.device:
-    """Where the parameters lie."""
-    return parameters_of(*optimizers)[0].device
 
 
 def scale_reader(scale: Any) -> Scale:
@@ -117,16 +111,3 @@ def _attempted(update: Update[Any], window: list[Any]) -> str | None:
     except SkipLimitError as error:
         skip = error.facts["outcome"].skip
     return None if skip is None else f"{skip.reason}: {skip.detail}"
-
-
-@contextmanager
-def _update_kept(update: Update[Any]) -> Iterator[None]:
-    """Model, optimizers, schedulers, loss scale, counts, gradients, buffers and random state."""
-    state, schedules = update.state_dict(), [scheduler.state_dict() for scheduler in update.schedulers]
-    with keeping(update.model, update.optimizers, update.plan.device):
-        try:
-            yield
-        finally:
-            for scheduler, schedule in zip(update.schedulers, schedules, strict=True):
-                scheduler.load_state_dict(schedule)
-            update.load_state_dict(state)
