@@ -15,9 +15,11 @@ import tyro
 from tests.compare.processes import children_in
 from tests.hearing import HEARING
 from tests.profile import FULL
-from truestep.cli import main
-from truestep.cli.compare import Command
-from truestep.compare import Protocol, summarize
+from truestep import errors
+from truestep.cli import _racing, main
+from truestep.cli.compare import Command, _Terminated
+from truestep.compare import Protocol, Slot, summarize
+from truestep.compare.race import Event
 
 SMALL = ["compare", "digits", "--candidates", "fp32", "bf16", "--seeds", "2", "--budget-attempts", "10", "--target", "0.05"]
 
@@ -242,6 +244,112 @@ def test_the_command_that_goes_on_is_the_command_with_resume():
     assert parsed(command.command()) == Command(**vars(command) | {"resume": True})
     plain = Command(task="digits")
     assert plain.command() == "truestep compare digits --resume"
+
+
+def test_with_rerun_failed_both_commands_that_go_on_are_said(monkeypatch, capsys):
+    """The first leaves alone what failed twice; the second is what was asked."""
+    monkeypatch.setattr("truestep.compare.race.race", raising(KeyboardInterrupt()))
+    assert main([*SMALL, "--out", "out", "--resume", "--rerun-failed"]) == 130
+    plain = "  truestep compare digits --candidates fp32 bf16 --seeds 2 --target 0.05 --budget-attempts 10 --out out --resume"
+    assert capsys.readouterr().err.splitlines() == [
+        "0 of 4 runs are kept in out; to go on:",
+        plain,
+        "to run again what has failed, too, this time included:",
+        plain.replace("--resume", "--rerun-failed --resume"),
+    ]
+
+
+def raising(error, *, event=None):
+    """What raises this, whatever it is called with, and may tell of an event before."""
+
+    def raises(*args, progress=None, **kwargs):
+        if event is not None:
+            progress(event)
+        raise error
+
+    return raises
+
+
+def test_ctrl_c_while_a_comparison_is_declared_is_told_in_a_word(monkeypatch, capsys):
+    monkeypatch.setattr("truestep.compare.declare.declare", raising(KeyboardInterrupt()))
+    assert main(SMALL) == 130
+    assert capsys.readouterr() == ("", "interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "code"),
+    [
+        ("compare.summarize", KeyboardInterrupt(), 130),
+        ("pages.comparison.write", KeyboardInterrupt(), 130),
+        ("pages.comparison.write", errors.RecordError("no room"), 3),
+    ],
+)
+def test_once_there_is_a_folder_whatever_ends_it_early_says_how_to_go_on(monkeypatch, capsys, name, error, code):
+    monkeypatch.setattr("truestep.compare.race.race", lambda *args, **kwargs: None)
+    monkeypatch.setattr(f"truestep.{name}", raising(error))
+    assert main([*SMALL, "--out", "out"]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("0 of 4 runs are kept in out; to go on:\n  truestep compare digits")
+    assert err.splitlines()[-1] == ("interrupted" if code == 130 else "RecordError: no room")
+
+
+STARTED = Event(slot=Slot(candidate="fp32", seed=100, position=1), total=5, done=0, report={"kind": "started"})
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (_Terminated(), 143), (errors.RecordError("no room"), 3)]
+)
+def test_a_pilot_that_ends_early_says_how_to_go_on_if_it_has_begun(monkeypatch, capsys, error, code):
+    asked = ["compare", "digits", "--pilot", "5", "--out", "out"]
+    monkeypatch.setattr("truestep.compare.pilot.piloted", raising(error, event=STARTED))
+    assert main(asked) == code
+    said = capsys.readouterr().err
+    assert said.startswith("the pilot's finished runs are kept in out/pilot; to go on:\n  truestep compare digits --pilot 5")
+    monkeypatch.setattr("truestep.compare.pilot.piloted", raising(error))
+    assert main(asked) == code
+    assert "to go on" not in capsys.readouterr().err
+
+
+class Bars:
+    """Stands in for rich's bars: what was last told of each."""
+
+    def __init__(self, *args, **kwargs):
+        self.of = {}
+        Bars.last = self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def add_task(self, name, total):
+        self.of[name] = []
+        return name
+
+    def update(self, name, **told):
+        self.of[name].append(told)
+
+    def remove_task(self, name):
+        del self.of[name]
+
+
+def test_the_bar_counts_the_runs_that_are_done_however_their_ends_follow_each_other(monkeypatch, capsys):
+    """Three runs at once, the last of which ends first, in a comparison of which one run was there."""
+    monkeypatch.setattr(_racing, "Progress", Bars)
+    monkeypatch.setattr(_racing.Console, "is_terminal", True)
+    slots = [Slot(candidate=name, seed=0, position=place) for place, name in enumerate(("bf16", "fp16", "tf32"), start=2)]
+    record = {"status": "reached", "clocks": {"train": 1.0, "waste": 0.0}, "counts": {"completed": 9, "skipped_by_reason": {}}}
+    with _racing.shown() as show:
+        for slot in slots:
+            show(Event(slot=slot, total=4, done=1, report={"kind": "started"}))
+        for done, slot in enumerate(reversed(slots), start=2):
+            show(Event(slot=slot, total=4, done=done, report={"kind": "ended"}, record=record))
+    assert [told["completed"] for told in Bars.last.of["runs"]] == [1, 1, 1, 2, 3, 4]
+    assert [line[:16] for line in capsys.readouterr().err.splitlines()] == [
+        *("  2/4  tf32, see", "  3/4  fp16, see", "  4/4  bf16, see")
+    ]
 
 
 def parsed(line):

@@ -200,9 +200,7 @@ def test_a_listener_hears_what_runs_say_and_their_end_after_the_record_is_kept(o
     heard = []
 
     def listen(event):
-        heard.append(
-            (event.slot.candidate, event.slot.position, event.total, event.report["kind"], len(read_records(folder.path)))
-        )
+        heard.append((event.slot.candidate, event.done, event.total, event.report["kind"], len(read_records(folder.path))))
 
     race(None, folder, runs=runner(), progress=listen)
-    assert heard == [("fp32", 1, 1, "attempt", 0), ("fp32", 1, 1, "ended", 1)]
+    assert heard == [("fp32", 0, 1, "attempt", 0), ("fp32", 1, 1, "ended", 1)]

@@ -33,10 +33,10 @@ def shown() -> Iterator[Callable[[Event], None]]:
             kind, report = event.report["kind"], event.report
             if kind == "started":
                 under_way[event.slot] = bars.add_task(f"{_name(event)}: starting", total=None)
-                bars.update(runs, total=event.total, completed=event.slot.position - len(under_way))
+                bars.update(runs, total=event.total, completed=event.done)
             elif kind == "ended":
                 bars.remove_task(under_way.pop(event.slot))
-                bars.update(runs, total=event.total, completed=event.slot.position - len(under_way))
+                bars.update(runs, total=event.total, completed=event.done)
                 console.print(_ended(event))
             elif kind == "attempt":
                 quality = "" if report["quality"] is None else f", quality {float(report['quality']):.4g}"
@@ -71,6 +71,6 @@ def _ended(event: Event) -> str:
     counts = record["counts"]
     skipped = sum(counts["skipped_by_reason"].values())
     return (
-        f"{event.slot.position:3d}/{event.total}  {_name(event)}: {record['status']} after "
+        f"{event.done:3d}/{event.total}  {_name(event)}: {record['status']} after "
         f"{counted(counts['completed'], 'completed update')}, {skipped} skipped, {seconds:.3g} s"
     )

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from truestep.compare import Summary
     from truestep.compare.declare import Asked
     from truestep.compare.folder import Folder
+    from truestep.compare.race import Event
     from truestep.compare.target import Pilot
+    from truestep.tasks import Task
 
 _INTERRUPTED, _TERMINATED = 130, 143
 
@@ -110,14 +112,14 @@ class Command:
         try:
             with stdout_is_talk(self.json):  # a task's own prints are no part of the document
                 folder, summary, report, code = self._compared()
-        except KeyboardInterrupt as interruption:  # in a pilot: nothing is there to be judged
-            return _code(interruption)
+        except _Terminated:  # in a pilot: nothing is there to be judged
+            return _TERMINATED
         if self.json:
             print_json(_document(folder, summary, code))
         else:
             print_tables(folder, summary, report)
         if code in (_INTERRUPTED, _TERMINATED):
-            self._say_how_to_go_on(folder)
+            self._say_how_to_go_on(_kept(folder))
         return code
 
     def _compared(self) -> tuple[Folder, Summary, Path, int]:
@@ -125,7 +127,6 @@ class Command:
         from truestep.compare.declare import declare  # noqa: PLC0415
         from truestep.compare.exports import export  # noqa: PLC0415
         from truestep.compare.folder import Folder  # noqa: PLC0415
-        from truestep.compare.race import race  # noqa: PLC0415
         from truestep.pages.comparison import write  # noqa: PLC0415
 
         if self.rerun_failed and not self.resume:
@@ -134,26 +135,39 @@ class Command:
             raise UsageError("--slack is a pilot's", hint="write --pilot 10 --slack X, or declare the target with --target")
         task, protocol = declare(self._asked(), pilot=self._piloted())
         folder = Folder.opened(self._out(), protocol, resume=self.resume)
-        code = 0
+        try:
+            code = self._raced(task, folder)
+            summary = summarize(protocol, folder.records)
+            folder.write_summary(summary)
+            export(folder.path, protocol, folder.records, summary)
+            return folder, summary, write(folder.path), code or summary.exit_code
+        except (FileError, KeyboardInterrupt):  # a full disk, say, or Ctrl-C in the report: what is kept can be gone on from
+            self._say_how_to_go_on(_kept(folder))
+            raise
+
+    def _raced(self, task: Task, folder: Folder) -> int:
+        """Run what is missing; 0, or what Ctrl-C or SIGTERM makes the exit code: the finished runs are judged all the same."""
+        from truestep.compare.race import race  # noqa: PLC0415
+
         try:
             with _terminable(), shown() as progress:
                 race(task, folder, rerun_failed=self.rerun_failed, progress=progress)
-        except KeyboardInterrupt as interruption:  # the finished runs are judged all the same
-            code = _code(interruption)
-        except FileError:  # a full disk, say: what is kept can be gone on from
-            self._say_how_to_go_on(folder)
-            raise
-        summary = summarize(protocol, folder.records)
-        folder.write_summary(summary)
-        export(folder.path, protocol, folder.records, summary)
-        code = code or summary.exit_code
-        return folder, summary, write(folder.path), code
+        except KeyboardInterrupt as interruption:
+            return _TERMINATED if isinstance(interruption, _Terminated) else _INTERRUPTED
+        return 0
 
     def _piloted(self) -> Pilot | None:
-        """What the pilot has found, where one is asked for; interrupted, it says how to go on."""
+        """What the pilot has found, where one is asked for; ended early, it says how to go on."""
         if self.pilot is None:
             return None
         from truestep.compare import pilot  # noqa: PLC0415
+
+        has_begun = False
+
+        def hear(event: Event) -> None:
+            nonlocal has_begun
+            has_begun = True
+            progress(event)
 
         try:
             with _terminable(), shown() as progress:
@@ -164,11 +178,11 @@ class Command:
                     slack=self.slack,
                     resume=self.resume,
                     rerun_failed=self.rerun_failed,
-                    progress=progress,
+                    progress=hear,
                 )
-        except KeyboardInterrupt:
-            print(f"the pilot's finished runs are kept in {self._out() / pilot.FOLDER}; to go on:", file=sys.stderr)
-            print(f"  {self.command()}", file=sys.stderr)
+        except (FileError, KeyboardInterrupt):
+            if has_begun:
+                self._say_how_to_go_on(f"the pilot's finished runs are kept in {self._out() / pilot.FOLDER}")
             raise
 
     def _asked(self) -> Asked:
@@ -180,19 +194,21 @@ class Command:
     def _out(self) -> Path:
         return self.out or Path(f"truestep-{self.task.rpartition(':')[2]}")
 
-    def _say_how_to_go_on(self, folder: Folder) -> None:
-        """On stderr, the very command that runs what is missing."""
-        done, planned = len(folder.records), len(folder.protocol.candidates) * len(folder.protocol.seeds)
-        print(f"{done} of {planned} runs are kept in {folder.path}; to go on:", file=sys.stderr)
+    def _say_how_to_go_on(self, kept: str) -> None:
+        """On stderr, what is kept and the very command that runs what is missing; and the one that was asked, if it does more."""
+        print(f"{kept}; to go on:", file=sys.stderr)
         print(f"  {self.command()}", file=sys.stderr)
+        if self.rerun_failed:
+            print("to run again what has failed, too, this time included:", file=sys.stderr)
+            print(f"  {self.command(rerun_failed=True)}", file=sys.stderr)
 
-    def command(self) -> str:
+    def command(self, *, rerun_failed: bool = False) -> str:
         """The shell's line that resumes this comparison.
 
         >>> Command(task="digits", candidates=("fp32", "fp16 clip=1"), to_the_end=True).command()
         "truestep compare digits --candidates fp32 'fp16 clip=1' --to-the-end --resume"
         """
-        return resuming("compare", replace(self, rerun_failed=False), self.task)
+        return resuming("compare", replace(self, rerun_failed=rerun_failed), self.task)
 
 
 def _document(folder: Folder, summary: Summary, code: int) -> dict[str, Any]:
@@ -208,8 +224,9 @@ def _document(folder: Folder, summary: Summary, code: int) -> dict[str, Any]:
     }
 
 
-def _code(interruption: KeyboardInterrupt) -> int:
-    return _TERMINATED if isinstance(interruption, _Terminated) else _INTERRUPTED
+def _kept(folder: Folder) -> str:
+    planned = len(folder.protocol.candidates) * len(folder.protocol.seeds)
+    return f"{len(folder.records)} of {planned} runs are kept in {folder.path}"
 
 
 @contextmanager

@@ -28,6 +28,8 @@ class Event:
     slot: Slot
     total: int
     """Runs of the whole comparison, those of an earlier process included."""
+    done: int
+    """Those of them that have a record: this one's among them once it has ended."""
     report: dict[str, Any]
     """What the run's process says, by its "kind": see truestep.run.child; "started" and "ended" are the race's."""
     record: Record | None = None
@@ -56,7 +58,7 @@ def race(
     slots = order(folder.protocol.candidates, folder.protocol.seeds)
 
     def tell(slot: Slot, report: dict[str, Any], record: Record | None = None) -> None:
-        progress(Event(slot=slot, total=len(slots), report=report, record=record))
+        progress(Event(slot=slot, total=len(slots), done=len(folder.records), report=report, record=record))
 
     with closing(runs(task, folder, _left(folder, slots, rerun_failed=rerun_failed), tell)) as ended:
         for slot, record in ended:
