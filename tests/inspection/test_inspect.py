@@ -90,6 +90,8 @@ def test_between_the_first_and_the_last_the_scales_go_by_fp16s_own_numbers_and_t
         again, found = made(LossScale.static(2.0**exponent))
         assert (again.between.infinities > 0) == overflows
         assert again.measured.overflowed == 0
+        assert again.overflowed_at == (exponent if overflows else None)
+        assert again.scales.lossless == row.scales.lossless  # of what overflowed, the scale alone is known, and it suffices
         assert found.all("activation gradients").between == again.between
 
 
@@ -121,6 +123,9 @@ def test_a_scale_that_overflows_is_inspected_too_and_its_skip_said() -> None:
     assert row.in_use.overflowed > 0
     assert row.measured is not None
     assert row.measured.overflowed == row.in_use.overflowed
+    assert row.overflowed_at == found.all("activation gradients").overflowed_at == 18
+    assert row.scales is not None
+    assert row.scales.lossless is None or row.scales.lossless[1] < 18
     assert found.movements == ()
     assert any("were skipped" in note for note in found.notes)
 

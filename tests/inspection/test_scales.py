@@ -50,3 +50,16 @@ def test_the_advised_scale_loses_nothing_where_one_does() -> None:
     advised = scale_range(spread, FORMATS["fp16"]).advised
     assert advised is not None
     assert spread.losses(FORMATS["fp16"], scale=advised).lost == 0
+
+
+@pytest.mark.parametrize("overflowed_at", [5, 6, 7, 10, 16, 17])
+def test_no_range_reaches_a_scale_at_which_numbers_were_seen_to_overflow(overflowed_at: int) -> None:
+    spread = Spread.of([2.0**-30, 1.0])  # 2^6 .. 2^15 without that
+    found = scale_range(spread, FORMATS["fp16"], overflowed_at=overflowed_at)
+    top = min(15, overflowed_at - 1)
+    assert found.lossless == ((6, top) if top >= 6 else None)
+    assert found.advised is not None
+    assert found.advised == top
+    assert f"; numbers overflowed at 2^{overflowed_at}" in str(found)
+    if found.least_losses is not None:
+        assert found.least_losses.lost == 1

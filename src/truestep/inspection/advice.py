@@ -33,7 +33,8 @@ def _on_scale(whole: Sequence[Numbers]) -> Iterator[Advice]:
     gradients = [each for each in whole if each.kind in SCALED and each.spread.nonzero]
     if not gradients:
         return
-    scales = scale_range(Spread.total([each.seen for each in gradients]), FORMATS["fp16"])
+    overflowed = min((each.overflowed_at for each in gradients if each.overflowed_at is not None), default=None)
+    scales = scale_range(Spread.total([each.seen for each in gradients]), FORMATS["fp16"], overflowed_at=overflowed)
     assert scales.advised is not None
     yield Advice(layer=None, action="scale", text=f"for fp16, take a loss scale of 2^{scales.advised}", reason=str(scales))
 
@@ -64,7 +65,9 @@ def _on_fp16(layer: str, kinds: Mapping[str, Numbers]) -> Iterator[Advice]:
         yield Advice(layer=layer, action="keep wide", text=text, reason=reason)
         return
     gradients = [each for kind, each in kinds.items() if kind in SCALED]
-    ranges = [(each.kind, scale_range(each.seen, fp16)) for each in gradients if each.spread.nonzero]
+    ranges = [
+        (each.kind, scale_range(each.seen, fp16, overflowed_at=each.overflowed_at)) for each in gradients if each.spread.nonzero
+    ]
     lossy = [(kind, each) for kind, each in ranges if each.least_losses and (each.least_losses.share("lost") or 0) > NEGLIGIBLE]
     if lossy:
         reason = "; ".join(f"{kind}: {each}" for kind, each in lossy)

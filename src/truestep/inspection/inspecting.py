@@ -113,7 +113,7 @@ class Inspecting:
         with self._update.in_float32():
             capture.weights(count)
         if compared:
-            capture.weights(lambda row, source, each: row.compare(source, each.detach().to(compute)))
+            capture.weights(lambda row, source, each: row.compare(source, each.detach().to(compute), 0))
 
     def _run(self, window: list[Any], given: Sequence[Any], index: int, exponent: int) -> None:
         update, capture, first = self._update, self._capture, not self._inspected
@@ -130,7 +130,7 @@ class Inspecting:
             elif not beside:
                 row.count_between(tensor, exponent)
             if compared:
-                row.compare(source, tensor)
+                row.compare(source, tensor, exponent)
 
         capture.step = take
 

@@ -10,7 +10,8 @@ from truestep.inspection.result import Inspected
 _NARROW = (
     "Predicted, and measured against: a float32 run of the windows of the first and the last inspected attempt, from the"
     " same weights and random state, rounded to nearest by each format's own rules. It leaves out what low precision does to the"
-    " numbers on their way. The scales that lose nothing go by the policy's own numbers in the attempts between, too."
+    " numbers on their way. The scales that lose nothing go by the policy's own numbers in the attempts between, too, and stay"
+    " below every scale at which any of them overflowed."
 )
 _WIDE = (
     "Predicted: the spread of the policy's own numbers, whose format has float32's range, rounded to nearest by each format's own"

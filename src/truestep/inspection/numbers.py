@@ -85,6 +85,9 @@ class Numbers:
     Both are of the first inspected attempt, and of a tensor of more than 65,536 elements of 2,048 of its blocks, drawn,
     each of which stands for as many as there are for one.
     """
+    overflowed_at: int | None = None
+    """Of kinds that the loss scale multiplies, the exponent of the smallest one at which the policy's own numbers, of whatever
+    attempt, were infinite or NaN where float32's, as far as they are known, were not; `scales` ends below. None: at none."""
     note: str | None
     """In words what is particular ("every number is 0"); None where nothing is."""
 
@@ -117,6 +120,7 @@ class Numbers:
             "per_tensor": _records(self.per_tensor),
             "block_error": self.block_error,
             "tables": {name: _table(self.spread, name) for name in STORABLE},
+            "overflowed_at": self.overflowed_at,
             "note": self.note,
         }
 

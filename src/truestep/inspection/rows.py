@@ -60,8 +60,11 @@ class Row:
         """The float32 tensors of this attempt, by source and in order."""
         self._dtypes: set[torch.dtype] = set()
         self._counts = dict.fromkeys(("elements", "flushed", "overflowed", "infinities", "nans", "unmatched"), 0)
-        self._pairs: list[tuple[Tensor, Tensor]] = []
-        """Of small tensors, the bits in float32 and in low precision, which wait to be compared together."""
+        self._pairs: dict[int, list[tuple[Tensor, Tensor]]] = {}
+        """By the exponent of the scale, of small tensors the bits in float32 and in low precision, which wait to be compared
+        together."""
+        self._overflowed_at: list[int] = []
+        """The exponents of scales at which finite float32 numbers were not finite in low precision."""
 
     def count(self, tensor: Tensor, scale: int, *, scaled: bool, blocks: bool) -> None:
         """A tensor, `scale` being the exponent of the loss scale; `scaled`: it has it; `blocks`: what MX makes of it too."""
@@ -78,8 +81,8 @@ class Row:
         """A tensor of the float32 run, of which low precision will make its own."""
         self._expected.setdefault(source, deque()).append(_Expected.of(elements(tensor)))
 
-    def compare(self, source: Hashable, tensor: Tensor) -> None:
-        """The same tensor as low precision made it, scaled or not."""
+    def compare(self, source: Hashable, tensor: Tensor, scale: int) -> None:
+        """The same tensor as low precision made it, scaled or not, in an attempt at a scale of this exponent."""
         held, counts = elements(tensor), self._counts
         self._dtypes.add(held.dtype)
         coming = self._expected.get(source)
@@ -89,7 +92,7 @@ class Row:
             expected = _Expected(held.shape, _bits(held).zero_() if _is_small(held) else held.new_zeros((), dtype=torch.bool))
         if _is_small(held):
             assert expected.there is not None
-            self._pairs.append((expected.there.view(-1), _bits(held).view(-1)))
+            self._pairs.setdefault(scale, []).append((expected.there.view(-1), _bits(held).view(-1)))
             return
         counts["elements"] += held.numel() if expected.there is None else int(expected.there.count_nonzero())
         if int(held.count_nonzero()) < held.numel():
@@ -97,35 +100,46 @@ class Row:
         if not _finite(held):
             counts["infinities"] += int(held.isinf().sum())
             counts["nans"] += int(held.isnan().sum())
-            counts["overflowed"] += expected.among(held.isfinite().logical_not_())
+            self._overflow(expected.among(held.isfinite().logical_not_()), scale)
+
+    def _overflow(self, count: int, scale: int) -> None:
+        """So many overflowed in an attempt at this scale."""
+        self._counts["overflowed"] += count
+        if count:
+            self._overflowed_at.append(scale)
 
     def _settle(self) -> None:
         """Compare what waits."""
-        if not self._pairs:
-            return
-        expected, found = (torch.cat(bits) for bits in zip(*self._pairs, strict=True))
+        for scale, pairs in self._pairs.items():
+            expected, found = (torch.cat(bits) for bits in zip(*pairs, strict=True))
+            self._compare_bits(expected, found, scale)
+        self._pairs = {}
+
+    def _compare_bits(self, expected: Tensor, found: Tensor, scale: int) -> None:
         there = (expected != 0).logical_and_(expected < SINGLE.infinity)
         beyond, counts = found >= SINGLE.infinity, self._counts
         counts["elements"] += int(there.sum())
         counts["flushed"] += int((found == 0).logical_and_(there).sum())
-        counts["overflowed"] += int(there.logical_and_(beyond).sum())
+        self._overflow(int(there.logical_and_(beyond).sum()), scale)
         counts["infinities"] += int((found == SINGLE.infinity).sum())
         counts["nans"] += int((found > SINGLE.infinity).sum())
-        self._pairs = []
 
     def close(self) -> None:
         """The attempt is over; a skipped one leaves float32 tensors that nothing was compared with."""
         self._expected = {}
-        if sum(found.numel() for _, found in self._pairs) >= AT_ONCE:
+        if sum(found.numel() for pairs in self._pairs.values() for _, found in pairs) >= AT_ONCE:
             self._settle()
 
     def numbers(self, policy: str) -> Numbers:
         """The row, once all attempts are over; `policy` is the format that the policy computes in."""
         self._settle()
         spreads = [(scale, each.spread().shifted(-scale * scaled)) for (scale, scaled), each in self._counted.items()]
+        own = [(scale, each) for (scale, each), (_, scaled) in zip(spreads, self._counted, strict=True) if scaled]
         spread = Spread.total([each for _, each in spreads])
-        between = [each.spread().shifted(-scale) for scale, each in self._between.items()]
-        seen = Spread.total([spread, *between])
+        between = {scale: each.spread().shifted(-scale) for scale, each in self._between.items()}
+        seen = Spread.total([spread, *between.values()])
+        bad = [*self._overflowed_at, *(scale for scale, each in (*own, *between.items()) if each.infinities + each.nans)]
+        overflowed_at = min(bad, default=None) if self.kind in SCALED else None
         dtypes = tuple(sorted(map(named_dtype, self._dtypes)))
         stored = FORMATS[dtypes[0] if len(dtypes) == 1 and dtypes[0] in FORMATS else policy]
         return Numbers(
@@ -134,15 +148,16 @@ class Row:
             kind=self.kind,
             tensors=sum(each.tensors for each in self._counted.values()),
             spread=spread,
-            between=Spread.total(between) if between else None,
+            between=Spread.total([*between.values()]) if between else None,
             format=stored.name,
             at_one=spread.losses(stored),
             in_use=_sum([each.losses(stored, scale=scale) for scale, each in spreads]),
             measured=Measured(dtypes=dtypes, **self._counts) if dtypes else None,
-            scales=scale_range(seen, stored) if self.kind in SCALED else None,
+            scales=scale_range(seen, stored, overflowed_at=overflowed_at) if self.kind in SCALED else None,
             blocks=self._relative.blocks(),
             per_tensor=self._relative.per_tensor(),
             block_error=self._relative.error,
+            overflowed_at=overflowed_at,
             note=_note(spread),
         )
 
@@ -154,6 +169,8 @@ def together(rows: list[Numbers], kind: Kind, policy: str) -> Numbers:
     measured = [each.measured for each in rows if each.measured is not None]
     counts = ("elements", "flushed", "overflowed", "infinities", "nans", "unmatched")
     added: dict[str, Any] = {name: sum(getattr(each, name) for each in measured) for name in counts}
+    overflowed_at = min((each.overflowed_at for each in rows if each.overflowed_at is not None), default=None)
+    seen = Spread.total([spread, *between])
     dtypes = tuple(sorted({name for each in measured for name in each.dtypes}))
     return Numbers(
         layer="",
@@ -166,10 +183,11 @@ def together(rows: list[Numbers], kind: Kind, policy: str) -> Numbers:
         at_one=_sum([each.at_one for each in rows]),
         in_use=_sum([each.in_use for each in rows]),
         measured=Measured(dtypes=dtypes, **added) if measured else None,
-        scales=scale_range(Spread.total([spread, *between]), FORMATS[policy]) if kind in SCALED else None,
+        scales=scale_range(seen, FORMATS[policy], overflowed_at=overflowed_at) if kind in SCALED else None,
         blocks={name: _sum([each.blocks[name] for each in rows]) for name in rows[0].blocks},
         per_tensor={name: _sum([each.per_tensor[name] for each in rows]) for name in rows[0].per_tensor},
         block_error=max((each.block_error for each in rows if each.block_error is not None), default=None),
+        overflowed_at=overflowed_at,
         note=_note(spread),
     )
 

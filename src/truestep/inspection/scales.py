@@ -29,6 +29,8 @@ class ScaleRange:
     """Where no scale loses nothing: the exponent of the one that loses least, the smallest of several. None otherwise."""
     least_losses: Losses | None
     """What is lost there."""
+    overflowed_at: int | None = None
+    """The exponent of the smallest scale at which numbers were seen to be infinite, below which all ranges end; None: at none."""
 
     @property
     def advised(self) -> int | None:
@@ -39,14 +41,15 @@ class ScaleRange:
 
     def __str__(self) -> str:
         """In words."""
+        seen = "" if self.overflowed_at is None else f"; numbers overflowed at 2^{self.overflowed_at}"
         if self.lossless is not None:
             low, high = self.lossless
             normal = f", with every number normal at {_range(*self.normal)}" if self.normal else ", with some numbers subnormal"
-            return f"{_range(low, high)} loses nothing in {self.format}{normal}"
+            return f"{_range(low, high)} loses nothing in {self.format}{normal}{seen}"
         if self.least_losses is None:
             return f"no number that {self.format} could lose"
         lost, of = self.least_losses.lost, self.least_losses.elements
-        return f"no scale loses nothing in {self.format}; 2^{self.least} loses least, {lost} of {of} ({lost / of:.3%})"
+        return f"no scale loses nothing in {self.format}; 2^{self.least} loses least, {lost} of {of} ({lost / of:.3%}){seen}"
 
     def record(self) -> dict[str, object]:
         """JSON-ready."""
@@ -56,13 +59,16 @@ class ScaleRange:
             "normal": None if self.normal is None else list(self.normal),
             "least": self.least,
             "least_losses": None if self.least_losses is None else self.least_losses.record(),
+            "overflowed_at": self.overflowed_at,
             "advised": self.advised,
             "words": str(self),
         }
 
 
-def scale_range(spread: Spread, stored: Format) -> ScaleRange:
+def scale_range(spread: Spread, stored: Format, *, overflowed_at: int | None = None) -> ScaleRange:
     """The scales at which `stored` loses nothing of `spread`, by its smallest and largest number.
+
+    Of numbers that overflowed in an attempt that alone is known: its scale 2^`overflowed_at`, and any above, is in no range.
 
     >>> from truestep.formats import named
     >>> str(scale_range(Spread.of([2.0**-30, 1.0]), named("fp16")))
@@ -72,15 +78,19 @@ def scale_range(spread: Spread, stored: Format) -> ScaleRange:
         return ScaleRange(format=stored.name, lossless=None, normal=None, least=None, least_losses=None)
     limit, held = overflow_bound(stored)
     high = _highest(spread.largest, limit, inclusive=held)
+    if overflowed_at is not None:
+        high = min(high, overflowed_at - 1)
     low = _lowest(spread.smallest, flush_bound(stored), strict=True)
     full = _lowest(spread.smallest, normal_bound(stored), strict=False)
-    least = None if low <= high else min(range(high, low + 1), key=lambda k: spread.losses(stored, scale=k).lost)
+    last = low if overflowed_at is None else min(low, overflowed_at - 1)
+    least = None if low <= high else min(range(high, last + 1), key=lambda k: spread.losses(stored, scale=k).lost)
     return ScaleRange(
         format=stored.name,
         lossless=(low, high) if low <= high else None,
         normal=(full, high) if full <= high else None,
         least=least,
         least_losses=None if least is None else spread.losses(stored, scale=least),
+        overflowed_at=overflowed_at,
     )
 
 
