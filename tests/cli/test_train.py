@@ -52,6 +52,25 @@ def test_the_folder_holds_settings_ledger_checkpoints_and_record(capsys):
     assert all(word in err for word in ("quality", "loss", "scale 1", "skipped", "examples/s", "left"))
 
 
+def test_a_target_that_was_missed_is_told_from_one_that_nobody_set_and_no_quality_from_one(capsys):
+    Path("aimless.py").write_text(AIMLESS)
+    for options, words in (([], "no target"), (["--target", "1e-9"], "not reached"), (["--target", "1e9"], "1 updates")):
+        line = ["train", "aimless.py:Aimless", "--budget-attempts", "1", "--evaluate-every", "64", "--device", "cpu"]
+        out = words.replace(" ", "-")
+        assert main([*line, *options, "--out", out]) == 0
+        assert words in capsys.readouterr().out.splitlines()[2]
+        assert main([*line, *options, "--out", out, "--resume"]) == 0
+        assert words in capsys.readouterr().out.splitlines()[2], "shown again"
+    Path("aimless.py").write_text(AIMLESS + "    def loss(self, model, microbatch):\n        raise ValueError\n")
+    assert main(["train", "aimless.py:Aimless", "--device", "cpu", "--out", "failed"]) == 3
+    row = capsys.readouterr().out.splitlines()[2]
+    assert row.count("not measured") >= 2
+    assert "-" not in row.split()
+
+
+AIMLESS = "from truestep.tasks import Logistic\nclass Aimless(Logistic):\n    target = None\n"
+
+
 def test_json_is_one_document_with_everything(capsys):
     assert main([*SMALL, "--policy", "bf16", "--clip", "1", "--json"]) == 0
     out, _ = capsys.readouterr()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from truestep.cli._output import print_table
-from truestep.pages.words import count, percent, seconds, significant
+from truestep.pages.words import NOT_MEASURED, count, percent, seconds, significant
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,9 +22,14 @@ def resumed_lines(restored: Restored | None) -> list[str]:
     return [*passed, f"going on after attempt {restored.attempts} from {restored.path}"]
 
 
-def print_run(path: Path, record: RunRecord) -> None:
-    """How it ended, in a row; what failed; where the rest lies."""
-    print_table(f"{path}: {record.candidate}, seed {record.seed}, {record.device}", _COLUMNS, [_row(record)], words=1)
+def print_run(path: Path, record: RunRecord, *, has_target: bool) -> None:
+    """How it ended, in a row; what failed; where the rest lies. `has_target` tells a target missed from one that nobody set."""
+    print_table(
+        f"{path}: {record.candidate}, seed {record.seed}, {record.device}",
+        _COLUMNS,
+        [_row(record, has_target=has_target)],
+        words=1,
+    )
     if record.detail is not None:
         print(f"{record.status}: {record.detail}")
     if record.hint is not None:
@@ -35,13 +40,16 @@ def print_run(path: Path, record: RunRecord) -> None:
 _COLUMNS = ["ended", "quality", "test", "target after", "attempts", "completed", "skipped", "rate", "train", "waste", "total"]
 
 
-def _row(record: RunRecord) -> list[str]:
+_NO_TARGET = {True: "not reached", False: "no target"}
+
+
+def _row(record: RunRecord, *, has_target: bool) -> list[str]:
     counts, reached = record.counts, record.to_target
     return [
         record.status,
         _quality(record.last),
         _quality(record.test_quality),
-        "not reached" if reached is None else f"{count(reached.completed)} updates",
+        _NO_TARGET[has_target] if reached is None else f"{count(reached.completed)} updates",
         count(counts.attempts),
         count(counts.completed),
         count(counts.skipped),
@@ -53,4 +61,4 @@ def _row(record: RunRecord) -> list[str]:
 
 
 def _quality(value: float | None) -> str:
-    return "-" if value is None else significant(value, 4)
+    return NOT_MEASURED if value is None else significant(value, 4)

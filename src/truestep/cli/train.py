@@ -110,7 +110,7 @@ class Command:
         """Open the folder, train, print; 0, 3 for a run that failed, 130 or 143 after Ctrl-C or SIGTERM."""
         with stdout_is_talk(self.json), Signals() as signals:  # a task's own prints are no part of the document
             try:
-                path, record = self._trained(signals)
+                path, record, has_target = self._trained(signals)
             except Interrupted as interruption:
                 self._say_how_to_go_on()
                 return interruption.code
@@ -119,12 +119,13 @@ class Command:
         if self.json:
             print_json(self._document(path, record, code))
         else:
-            print_run(path, record)
+            print_run(path, record, has_target=has_target)
         if stopped or record.status in _FAILED:
             self._say_how_to_go_on()
         return code
 
-    def _trained(self, signals: Signals) -> tuple[Path, RunRecord]:
+    def _trained(self, signals: Signals) -> tuple[Path, RunRecord, bool]:
+        """The run's folder, its record, and whether there was a target."""
         from truestep.ledger import SkipAlarm  # noqa: PLC0415  # --help must not wait for torch
         from truestep.run import Saving, train  # noqa: PLC0415
         from truestep.run.building import device_of  # noqa: PLC0415
@@ -133,13 +134,14 @@ class Command:
 
         settings, task = self._settings(), load(self.task)
         path = self._out(settings)
+        has_target = settings.target is not None or task.target is not None
         saving = Saving(folder=path / CHECKPOINTS, keep_last=self.keep_last, every_attempts=self.checkpoint_every)
         alarm = None if self.max_skip_rate is None else SkipAlarm(limit=self.max_skip_rate)
         asked = asked_of(self.task, settings, seed=self.seed, device=str(device_of(self.device)))
         folder = RunFolder.opened(path, asked, resume=self.resume)
         if folder.finished is not None:
             print(f"{path} is finished ({folder.finished.status}); nothing is left to do", file=sys.stderr)
-            return path, folder.finished
+            return path, folder.finished, has_target
         try:
             with Live() as live:
 
@@ -164,7 +166,7 @@ class Command:
             folder.withdraw()
             raise
         folder.keep(record)
-        return path, record
+        return path, record, has_target
 
     def _sinks(self, path: Path, project: str) -> list[Sink]:
         from truestep.ledger import sinks  # noqa: PLC0415
