@@ -7,8 +7,8 @@ import torch
 import truestep
 from truestep.formats import FORMATS
 from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
+from truestep.labs.chosen import linear
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import linear
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 N = 4

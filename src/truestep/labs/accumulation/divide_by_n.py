@@ -10,8 +10,8 @@ from torch.nn.utils import clip_grad_norm_
 
 import truestep
 from truestep.labs.asking.ask import Build, Choice, Column, Number, Open, Option, Tempting
+from truestep.labs.chosen import linear, loss
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 SMALL: tuple[float, ...] = (0.25, 0.5, 0.125, 0.375)

@@ -9,8 +9,8 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import truestep
 from truestep.labs.asking.ask import Choice, Column, Number, Open, Option, Tempting
+from truestep.labs.chosen import linear, loss
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 RATE, ATTEMPTS = 1.0, 8

@@ -10,8 +10,8 @@ from torch.optim import SGD, AdamW, Optimizer
 
 import truestep
 from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
+from truestep.labs.chosen import linear, loss
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 SCALE, CLEAN = 2.0**16, 1.0

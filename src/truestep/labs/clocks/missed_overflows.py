@@ -10,8 +10,8 @@ from torch.nn.utils import clip_grad_value_
 
 import truestep
 from truestep.labs.asking.ask import Choice, Find, Open, Option
+from truestep.labs.chosen import linear, loss
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 SCALE, LIMIT = 2.0**16, 1.0

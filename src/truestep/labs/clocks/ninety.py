@@ -8,8 +8,8 @@ import torch
 
 import truestep
 from truestep.labs.asking.ask import Choice, Column, Number, Open, Option, Tempting
+from truestep.labs.chosen import linear, loss
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 from truestep.ledger.records import attempt_record, header_record
 from truestep.ledger.summary import Summary, summarize

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 import truestep
 from truestep.labs.asking.ask import Choice, Number, Option, Tempting
+from truestep.labs.chosen import linear, loss
 from truestep.labs.clocks.missed_overflows import CLEAN, SCALE, Hand, told
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 SMALL = 2.0**-10

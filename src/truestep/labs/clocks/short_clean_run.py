@@ -6,8 +6,8 @@ import torch
 
 import truestep
 from truestep.labs.asking.ask import Choice, Column, Number, Option, Tempting
+from truestep.labs.chosen import linear, loss
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 SCALE, INTERVAL, SHORT = 2.0**16, 2000, 50

@@ -10,8 +10,8 @@ from torch import Tensor
 
 import truestep
 from truestep.labs.asking.ask import Buckets, Choice, Number, Open, Option, Tempting
+from truestep.labs.chosen import linear, loss
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 ATTEMPTS, SKIPPED = 40, 12

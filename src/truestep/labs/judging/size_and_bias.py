@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 import truestep
 from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
+from truestep.labs.chosen import linear
+from truestep.labs.chosen import loss as mean_output
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import linear
-from truestep.labs.scaling.clip_order import loss as mean_output
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 Microbatch = tuple[Tensor, Tensor]

@@ -8,8 +8,8 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from truestep.labs.asking.ask import Choice, Column, Number, Option, Tempting
+from truestep.labs.chosen import ROUNDINGS, TORCH_ADDS, by_the_engine, linear, loss
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import ROUNDINGS, TORCH_ADDS, by_the_engine, linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 LIMIT = 1.0

@@ -7,23 +7,18 @@ import math
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-import truestep
 from truestep.labs.asking.ask import Choice, Number, Option, Tempting
+from truestep.labs.chosen import ROUNDINGS, TORCH_ADDS, Vector, by_the_engine, linear, loss
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Shown, Table, Wrong
 
-Vector = tuple[float, ...]
 SETTINGS: dict[str, tuple[Vector, float, float]] = {
     "A1": ((0.2,), 1024.0, 1.0),
     "A2": ((2.0,), 100.0, 1.0),
     "A3": ((3.0, 4.0), 100.0, 2.0),
 }
 """Of each row of the lessons the true gradient, the loss scale, the limit of the norm."""
-ROUNDINGS = 6 * 2.0**-24
-"""Scaled, squared, rooted, divided, multiplied, subtracted: six float32 roundings of half an ulp at most, relative."""
 STAGES = ("order", "stored", "first operation", "second operation", "norm")
-TORCH_ADDS = 1e-6
-"""What torch's clip_grad_norm_ adds to the norm that it divides by."""
 
 
 def shows() -> Shown:
@@ -56,15 +51,6 @@ def shows() -> Shown:
     return Shown(checks=tuple(checks), wrong=tuple(wrong), tables=tuple(traces))
 
 
-def by_the_engine(gradient: Vector, scale: float, limit: float) -> Vector:
-    """What reached the optimizer: by SGD with learning rate 1, weights of 0 become its negative."""
-    model, x = linear(gradient)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    static = truestep.LossScale.static(scale)
-    truestep.Update(model, optimizer, loss=loss, scale=static, clip=truestep.ClipNorm(limit))([x])
-    return tuple((-model.weight[0]).tolist())
-
-
 def by_hand(gradient: Vector, scale: float, limit: float, *, first: str) -> tuple[Vector, Vector, Vector]:
     """The gradient as backward stored it, after the first operation, and after the second, which the optimizer gets."""
     model, x = linear(gradient)
@@ -79,18 +65,6 @@ def by_hand(gradient: Vector, scale: float, limit: float, *, first: str) -> tupl
             clip_grad_norm_(model.parameters(), limit)
         stages.append(tuple(grad[0].tolist()))
     return stages[0], stages[1], stages[2]
-
-
-def linear(gradient: Vector) -> tuple[torch.nn.Linear, torch.Tensor]:
-    """Weights of 0, and an input that is the gradient of the loss."""
-    model = torch.nn.Linear(len(gradient), 1, bias=False)
-    torch.nn.init.zeros_(model.weight)
-    return model, torch.tensor([gradient])
-
-
-def loss(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """The mean of a linear model's output."""
-    return torch.mean(model(x))
 
 
 def _cut(gradient: Vector, limit: float) -> Vector:

@@ -9,8 +9,8 @@ import torch
 
 import truestep
 from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
+from truestep.labs.chosen import linear, loss
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 POWERS = (1.0, 8.0, 1024.0, 65536.0, 2.0**-10)

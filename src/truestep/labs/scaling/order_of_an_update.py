@@ -11,8 +11,8 @@ from torch.nn.utils import clip_grad_norm_
 
 import truestep
 from truestep.labs.asking.ask import Build, Choice, Number, Open, Option, Tempting
+from truestep.labs.chosen import ROUNDINGS, TORCH_ADDS, linear, loss
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import ROUNDINGS, TORCH_ADDS, linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 Order = tuple[str, ...]

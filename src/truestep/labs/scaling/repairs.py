@@ -6,8 +6,8 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from truestep.labs.asking.ask import Buckets, Choice, Number, Open, Option, Tempting
+from truestep.labs.chosen import ROUNDINGS, TORCH_ADDS, by_the_engine, linear, loss
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import ROUNDINGS, TORCH_ADDS, by_the_engine, linear, loss
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 GRADIENT, SCALE, LIMIT = 0.2, 1024.0, 1.0

@@ -9,8 +9,8 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from truestep.labs.asking.ask import Choice, Number, Option, Tempting
+from truestep.labs.chosen import by_the_engine
 from truestep.labs.lab import After, Lab
-from truestep.labs.scaling.clip_order import by_the_engine
 from truestep.labs.shown import Check, Shown, Table, Wrong
 
 Order = tuple[str, ...]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from truestep.labs.scaling.clip_order import SETTINGS, Vector, by_hand, by_the_engine
+from truestep.labs.chosen import Vector, by_the_engine
+from truestep.labs.scaling.clip_order import SETTINGS, by_hand
 
 FACTORS = tuple(2.0 ** (exponent / 2) for exponent in range(-10, 11))
 """Of the setting's own gradient; the middle one is 1."""
