@@ -57,16 +57,27 @@ def test_quality_is_the_share_of_right_answers() -> None:
     assert task.quality(Knows(9), splits.test) == 0.97
 
 
-@pytest.mark.parametrize("found", [None, ModuleSpec("sklearn", None, origin="/nowhere/sklearn/__init__.py")])
-def test_a_missing_scikit_learn_is_told_with_the_line_that_installs_it(
-    monkeypatch: pytest.MonkeyPatch, found: ModuleSpec | None
-) -> None:
+def found_as(monkeypatch: pytest.MonkeyPatch, found: ModuleSpec | None) -> TaskError:
+    """What is said where scikit-learn is found like this."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
     module._data.cache_clear()
-    with pytest.raises(TaskError, match="needs scikit-learn") as caught:
+    with pytest.raises(TaskError) as caught:
         Digits().splits()
-    assert caught.value.hint == 'pip install "truestep[tasks]"'
-    assert ("/nowhere/sklearn/datasets" in caught.value.summary) is (found is not None)
+    return caught.value
+
+
+def test_a_missing_scikit_learn_is_told_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = found_as(monkeypatch, None)
+    assert "needs scikit-learn" in error.summary
+    assert error.hint == 'pip install "truestep[tasks]"'
+
+
+def test_a_scikit_learn_that_keeps_the_digits_elsewhere_is_told_with_a_version_that_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = found_as(monkeypatch, ModuleSpec("sklearn", None, origin="/nowhere/sklearn/__init__.py"))
+    assert "/nowhere/sklearn/datasets/data/digits.csv.gz" in error.summary
+    assert str(error.hint).endswith("pip install 'scikit-learn==1.9.*'")
 
 
 def test_the_digits_are_read_without_importing_scikit_learn() -> None:

@@ -22,6 +22,8 @@ from truestep.tasks.task import Splits, Task
 _SIZES = [1197, 300, 300]
 _SPLIT_SEED = 1797
 _FILE = "digits.csv.gz"
+_KNOWN = "scikit-learn 1.9"
+"""The version that the file's place is known of: it is no part of what the package promises."""
 
 
 class Digits(Task):
@@ -80,9 +82,11 @@ def _data(task: str) -> tuple[Tensor, Tensor]:
     Read from scikit-learn's own file: to import the package as well would take each run's process a second.
     """
     package = importlib.util.find_spec("sklearn")
-    file = None if package is None or package.origin is None else Path(package.origin).with_name("datasets") / "data" / _FILE
-    if file is None or not file.is_file():
-        why = f"the task {task} needs scikit-learn" + ("" if file is None else f", of which this one has no {file}")
-        raise TaskError(why, hint='pip install "truestep[tasks]"')
+    if package is None or package.origin is None:
+        raise TaskError(f"the task {task} needs scikit-learn", hint='pip install "truestep[tasks]"')
+    file = Path(package.origin).with_name("datasets") / "data" / _FILE
+    if not file.is_file():
+        hint = f"{_KNOWN} keeps it there: pip install '{_KNOWN.replace(' ', '==')}.*'"
+        raise TaskError(f"the task {task} reads a file that this scikit-learn does not have: {file}", hint=hint)
     table = torch.from_numpy(np.loadtxt(file, delimiter=","))  # 64 pixels and the digit a line
     return table[:, :64].float() / 16.0, table[:, 64].long()
