@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from truestep.cli._output import print_table
-from truestep.pages.words import counted, significant
+from truestep.pages.words import significant
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from truestep.compare import Protocol, Summary
+    from truestep.compare import Summary
     from truestep.compare.folder import Folder
 
 
@@ -20,7 +20,7 @@ def print_tables(folder: Folder, summary: Summary, report: Path) -> None:
     from truestep.compare.conditions import failed_by  # noqa: PLC0415
 
     standings = [row.standing for row in summary.rows]
-    print_table(_title(folder.protocol), table.TO_TARGET, map(table.to_target_row, standings), words=2)
+    print_table(table.title(folder.protocol), table.TO_TARGET, map(table.to_target_row, standings), words=2)
     print()
     print_table("On the way", table.ON_THE_WAY, map(table.on_the_way_row, standings))
     rivals = [row for row in summary.rows if row.against is not None]
@@ -53,9 +53,3 @@ def print_tables(folder: Folder, summary: Summary, report: Path) -> None:
         print(line)
     print(f"report    {report}")
     print(f"protocol  {summary.protocol_hash}")
-
-
-def _title(protocol: Protocol) -> str:
-    least = "at least" if protocol.direction == "higher" else "at most"
-    seeds = counted(len(protocol.seeds), "seed")
-    return f"{protocol.task}: {protocol.quality} of {least} {protocol.target:g}, {seeds}, {protocol.device}"

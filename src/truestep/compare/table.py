@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Estimate, Standing
 from truestep.compare.verdict import Row
 from truestep.compare.words import outcome_text, p_text, ratio_text
+from truestep.pages.words import counted
 from truestep.run.faults import CONTROL, LABEL
 
 TO_TARGET = ("candidate", "reached", "rate, 95 %", "restricted mean, 95 %", "ERT", "median", "updates")
@@ -21,6 +23,13 @@ FOOTERS = (
 """What the columns are, for whoever does not know."""
 
 AGAINST = ("candidate", "times faster, 95 %", "p", "fewer updates", "fewer examples, 95 %", "p")
+
+
+def title(protocol: Protocol) -> str:
+    """What is raced to, on how many seeds and where."""
+    least = "at least" if protocol.direction == "higher" else "at most"
+    seeds = counted(len(protocol.seeds), "seed")
+    return f"{protocol.task}: {protocol.quality} of {least} {protocol.target:g}, {seeds}, {protocol.device}"
 
 
 def to_target_row(one: Standing) -> list[str]:

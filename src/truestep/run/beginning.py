@@ -13,7 +13,7 @@ from truestep.engine.policy import Policy
 from truestep.engine.scale import LossScale
 from truestep.engine.update import Update
 from truestep.engine.windows import Window
-from truestep.run.building import Setup, build, moved
+from truestep.run.building import Setup, build, on_device
 from truestep.run.feed import Feed
 from truestep.run.settings import Settings
 from truestep.tasks import Task
@@ -36,10 +36,7 @@ class Beginning:
         """One after another without end, each on the device; `feed` stands at the one that was taken last."""
         try:
             while True:
-                window = self.feed.window()
-                there: Window[Any] = Window(moved(microbatch, self.device) for microbatch in window)
-                there.ends_epoch = window.ends_epoch
-                yield there
+                yield on_device(self.feed.window(), self.device)
                 self.feed.move_on()
         finally:
             self.feed.close()

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from truestep.engine.policy import Policy
 from truestep.engine.randomness import own_random_state
 from truestep.engine.update import Update
+from truestep.engine.windows import Window
 from truestep.errors import UsageError
 from truestep.run.faulty import HandWritten
 from truestep.run.isolation import seed_all
@@ -134,6 +135,13 @@ def moved(value: Any, device: torch.device) -> Any:
     if isinstance(value, dict):
         return {key: moved(item, device) for key, item in value.items()}
     return value
+
+
+def on_device(window: Window[Any], device: torch.device) -> Window[Any]:
+    """A window with each microbatch on `device`, that ends an epoch where it did."""
+    there: Window[Any] = Window(moved(microbatch, device) for microbatch in window)
+    there.ends_epoch = window.ends_epoch
+    return there
 
 
 def _optimizer(task: Task, params: list[Parameter]) -> Optimizer:

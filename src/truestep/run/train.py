@@ -14,11 +14,10 @@ import torch
 from truestep.checkpoint import Restored
 from truestep.engine.outcome import Outcome
 from truestep.engine.randomness import own_random_state, random_state
-from truestep.engine.windows import Window
 from truestep.errors import FileError, SkipLimitError, UsageError
 from truestep.ledger import Alert, Ledger, SkipAlarm
 from truestep.ledger.sinks import Sink
-from truestep.run.building import build, device_of, moved
+from truestep.run.building import build, device_of, on_device
 from truestep.run.ending import AttemptOutOfMemoryError, ending_of, is_out_of_memory
 from truestep.run.isolation import own_threads
 from truestep.run.record import RunRecord
@@ -179,7 +178,7 @@ def _fitted(run: Run) -> Outcome:
     while True:
         window = run.feed.window()
         try:
-            return run.ready.update(_on_device(window, run.device))
+            return run.ready.update(on_device(window, run.device))
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -195,9 +194,3 @@ def _fitted(run: Run) -> Outcome:
         )
         run.take_back()
         run.feed.go_to(run.feed.position, microbatches=finer)
-
-
-def _on_device(window: Window[Any], device: torch.device) -> Window[Any]:
-    there: Window[Any] = Window(moved(microbatch, device) for microbatch in window)
-    there.ends_epoch = window.ends_epoch
-    return there

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from truestep.compare import table
 from truestep.compare.protocol import Protocol
 from truestep.compare.verdict import Summary
-from truestep.pages.words import counted
 
 
 def markdown(protocol: Protocol, summary: Summary) -> str:
@@ -17,10 +16,8 @@ def markdown(protocol: Protocol, summary: Summary) -> str:
 
 
 def _lines(protocol: Protocol, summary: Summary) -> Iterator[str]:
-    least = "at least" if protocol.direction == "higher" else "at most"
-    seeds = counted(len(protocol.seeds), "seed")
     standings = [row.standing for row in summary.rows]
-    yield text(f"{protocol.task}: {protocol.quality} of {least} {protocol.target:g}, {seeds}, {protocol.device}")
+    yield text(table.title(protocol))
     yield ""
     yield from _table(table.TO_TARGET, map(table.to_target_row, standings), words=2)
     yield ""
