@@ -32,6 +32,7 @@ def ended(**changes):
         "silent_seconds": 0.0,
         "wall_seconds": 3.0,
         "peak_memory_bytes": None,
+        "peak_device_bytes": None,
         "killed_for_memory": False,
     }
     return Ended(**fields | changes)

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from truestep.compare.death import _signal, died, where
+from truestep.compare.death import _signal, died, where, with_process
 from truestep.compare.order import Slot
 from truestep.compare.process import Ended
 from truestep.engine.counts import Counts
@@ -14,25 +14,29 @@ CLOCKS = {"init": 1.0, "train": 2.0, "eval": 0.5, "checkpoint": 0.0, "waste": 0.
 LAST = {"clocks": CLOCKS, "to_target": None}
 
 
+FIELDS = {
+    "report": None,
+    "code": 7,
+    "limit_seconds": None,
+    "last": None,
+    "evaluations": (),
+    "startup_seconds": 4.0,
+    "warmup_seconds": 3.0,
+    "run_seconds": 6.0,
+    "silent_seconds": 2.5,
+    "wall_seconds": 13.0,
+    "peak_memory_bytes": None,
+    "peak_device_bytes": None,
+    "killed_for_memory": False,
+}
+"""Of a process that crashed in its run, 6 seconds from its warm-up on."""
+
+
 def record(*, attempts=0, at=None, words="", **changes):
-    """The record of a process that crashed in its run, 6 seconds from its warm-up on."""
-    fields = {
-        "report": None,
-        "code": 7,
-        "limit_seconds": None,
-        "last": None,
-        "evaluations": (),
-        "startup_seconds": 4.0,
-        "warmup_seconds": 3.0,
-        "run_seconds": 6.0,
-        "silent_seconds": 2.5,
-        "wall_seconds": 13.0,
-        "peak_memory_bytes": None,
-        "killed_for_memory": False,
-    }
+    """The record of such a process, with these fields changed."""
     counts = Counts(attempts=attempts, completed=attempts)
     slot = Slot(candidate="fp16", seed=3, position=1)
-    return died(Ended(**fields | changes), slot, counts=counts, where=at, words=words, log="logs/a.txt", place=PLACE)
+    return died(Ended(**FIELDS | changes), slot, counts=counts, where=at, words=words, log="logs/a.txt", place=PLACE)
 
 
 NEVER = {"warmup_seconds": None, "run_seconds": None}
@@ -105,6 +109,12 @@ def test_last_words_are_cut_at_two_hundred_characters():
 def test_what_a_dead_run_spent_after_its_last_report_is_waste_and_of_a_warm_up_all(changes, waste, total):
     found = record(**changes)
     assert (found["clocks"]["waste"], found["total_seconds"]) == (waste, total)
+
+
+def test_the_memory_of_the_machine_and_of_the_device_are_kept_apart():
+    ended = Ended(**FIELDS | {"peak_memory_bytes": 5, "peak_device_bytes": 7})
+    found = with_process({}, ended, at_once=1)["process"]
+    assert (found["peak_memory_bytes"], found["peak_device_bytes"]) == (5, 7)
 
 
 def test_a_task_that_could_not_be_loaded_says_so_itself():

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from truestep.run import Settings, child
 
@@ -57,3 +58,23 @@ def test_a_job_without_a_warm_up_has_none(line: Any, told: Any, tmp_path: Path) 
     reports = told(line(), warmup=None, ledger=tmp_path / "ledger.jsonl")
     assert [report["kind"] for report in reports if report["kind"] != "attempt"] == ["ready", "begun", "record"]
     assert reports[-1]["record"]["counts"]["attempts"] == 9
+
+
+def test_the_devices_peak_begins_with_the_run_and_is_told_beside_the_machines(
+    line: Any, told: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 12345 + 1000 * len(seen))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", seen.append)
+    monkeypatch.setattr(child, "device_of", lambda asked: torch.device("cuda"))
+    reports = told(line())
+    assert seen == [torch.device("cuda")]
+    assert reports[-1]["peak_device_bytes"] == 13345
+    assert reports[-1]["peak_memory_bytes"] != 13345
+    assert {report["peak_device_bytes"] for report in reports if report["kind"] == "attempt"} <= {13345}
+
+
+def test_without_cuda_a_device_has_no_peak(line: Any, told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    assert told(line())[-1]["peak_device_bytes"] is None

@@ -77,6 +77,7 @@ def with_process(record: Record, ended: Ended, *, at_once: int) -> Record:
             "warmup_seconds": ended.warmup_seconds,
             "wall_seconds": ended.wall_seconds,
             "peak_memory_bytes": ended.peak_memory_bytes,
+            "peak_device_bytes": ended.peak_device_bytes,
             "exit_code": ended.code if ended.code >= 0 else None,
             "signal": None if ended.code >= 0 else _signal(ended.code),
             "at_once": at_once,

@@ -49,7 +49,9 @@ class Ended:
     """Between the last report and the end."""
     wall_seconds: float
     peak_memory_bytes: int | None
-    """None where nobody knows."""
+    """Of the machine's memory; None where nobody knows."""
+    peak_device_bytes: int | None
+    """Of the CUDA device's, as the process last said; None where it used none."""
     killed_for_memory: bool
     """Whether it was ended by SIGKILL while the machine's count of processes killed for memory rose."""
 
@@ -171,6 +173,7 @@ class Process:
             silent_seconds=over - self.heard_at,
             wall_seconds=over - self.begun,
             peak_memory_bytes=self._peak(),
+            peak_device_bytes=(self.report or {}).get("peak_device_bytes") or (self.last or {}).get("peak_device_bytes"),
             killed_for_memory=self._popen.returncode == -signal.SIGKILL and _rose(self._killed_before, _killed_for_memory()),
         )
 

@@ -19,8 +19,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import torch
+
 from truestep.errors import FileError, TruestepError, UsageError
 from truestep.ledger.records import counts_record, encoded
+from truestep.run.building import device_of
 from truestep.run.ending import is_out_of_memory
 from truestep.run.settings import Settings
 from truestep.run.state import Progress
@@ -81,6 +84,9 @@ def _run(job: Job, tell: _Reports) -> None:
     try:
         if job.warmup is not None:
             train(task, job.warmup, seed=job.warmup_seed, judged=False)
+        device = device_of(job.settings.device)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)  # the warm-up's is no part of the run
         tell(kind="begun")
         record = train(
             task, job.settings, seed=job.seed, ledger=job.ledger, progress=tell.attempt, protocol_hash=job.protocol_hash
@@ -89,7 +95,7 @@ def _run(job: Job, tell: _Reports) -> None:
         facts = {name: value if isinstance(value, (int, float)) else str(value) for name, value in error.facts.items()}
         tell(kind="refused", error=type(error).__name__, summary=error.summary, hint=error.hint, facts=facts)
     else:
-        tell(kind="record", record=record.as_dict(), peak_memory_bytes=peak_bytes())
+        tell(kind="record", record=record.as_dict(), **peaks())
 
 
 class _Reports:
@@ -115,8 +121,18 @@ class _Reports:
             quality=encoded(made.quality),
             evaluation=None if each is None else asdict(each) | {"quality": encoded(each.quality)},
             to_target=None if made.to_target is None else asdict(made.to_target),
-            peak_memory_bytes=peak_bytes(),
+            **peaks(),
         )
+
+
+def peaks() -> dict[str, int | None]:
+    """The most memory of the machine that this process has held so far, and of its CUDA device since the warm-up; both by name.
+
+    The device's is what torch had allocated for tensors at once; None without CUDA, and before it is used.
+    """
+    has_device: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch's stubs lack it
+    on_device = torch.cuda.max_memory_allocated() if has_device else None
+    return {"peak_memory_bytes": peak_bytes(), "peak_device_bytes": on_device}
 
 
 def peak_bytes() -> int | None:

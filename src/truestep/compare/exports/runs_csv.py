@@ -14,7 +14,7 @@ from truestep.run.clocks import DIALS
 
 _TO_TARGET = ("seconds", "attempts", "completed", "examples", "tokens")
 _COUNTS = ("attempts", "completed", "examples_seen", "examples_applied", "tokens_seen", "tokens_applied", "ticks")
-_PROCESS = ("peak_memory_bytes", "startup_seconds", "wall_seconds", "exit_code", "signal")
+_PROCESS = ("peak_memory_bytes", "peak_device_bytes", "startup_seconds", "wall_seconds", "exit_code", "signal")
 _PLAIN = ("device", "emulated", "ledger", "data_digest", "initial_digest", "weights_digest", "protocol_hash")
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
