@@ -28,9 +28,9 @@ check: formatted linted typed thorough test  ## everything that a change must pa
 formatted: .venv/ready
 	$(RUN) -m ruff format --check --quiet .
 
-thorough: .venv/ready    ## run a part of the full profile: 1,000 random programs in float32, 50 kills of a training, all that the documents show
+thorough: .venv/ready    ## run a part of the full profile: 1,000 random programs in float32, 50 kills of a training, all that the README shows
 	TRUESTEP_FULL=1 TRUESTEP_SEED=0 $(RUN) -m pytest -n 2 tests/engine/programs tests/cli/test_train_killed.py \
-	    tests/architecture/test_documents.py -k 'laws_1_to_12 and fp32 or undisturbed and digits or shows_what_happens'
+	    tests/architecture/test_documents.py -k 'laws_1_to_12 and fp32 or undisturbed and digits or shows_what_happens and README'
 
 linted: .venv/ready
 	$(RUN) -m ruff check --quiet .
