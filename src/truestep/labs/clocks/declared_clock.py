@@ -45,7 +45,8 @@ def shows() -> Shown:
         for attempt in range(1, ATTEMPTS + 1)
     )
     table = Table(title=RATES, columns=("attempt", "outcome", *CLOCKS), rows=rows)
-    return Shown(checks=checks, wrong=(_usual_loop(runs["completed"]),), edges=(_no_skip(), _from_the_scale()), tables=(table,))
+    edges = (_no_skip(), _torchs_scale())
+    return Shown(checks=checks, wrong=(_usual_loop(runs["completed"]), _engines_scale()), edges=edges, tables=(table,))
 
 
 _WHY = (
@@ -75,8 +76,8 @@ def halvings(rates: tuple[float, ...]) -> tuple[int, ...]:
     return tuple(round(-math.log2(rate / RATE)) for rate in rates)
 
 
-def by_hand() -> tuple[float, ...]:
-    """The learning rate of each attempt in the usual loop, whose last line is scheduler.step()."""
+def by_hand(*, unless_the_scale_fell: bool = False) -> tuple[float, ...]:
+    """The learning rate of each attempt in the usual loop, whose last line is scheduler.step(), or in its usual repair."""
     model, _ = linear((GRADIENT,))
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     scheduler, scaler = LambdaLR(optimizer, lambda tick: 0.5**tick), torch.amp.GradScaler("cpu", init_scale=SCALE)
@@ -86,8 +87,10 @@ def by_hand() -> tuple[float, ...]:
         optimizer.zero_grad()
         torch.autograd.backward(scaler.scale(loss(model, _batch(attempt, SKIPPED))))
         scaler.step(optimizer)
+        before = scaler.get_scale()
         scaler.update()
-        scheduler.step()
+        if not (unless_the_scale_fell and scaler.get_scale() < before):
+            scheduler.step()
     return tuple(found)
 
 
@@ -131,20 +134,36 @@ def _no_skip() -> Edge:
     )
 
 
-def _from_the_scale() -> Edge:
-    """The usual repair asks whether the scale fell; a skip that no scale cures does not move it, nor does a static scale."""
-    model, _ = linear((GRADIENT,))
-    static = truestep.LossScale.static(SCALE)
-    update = truestep.Update(model, torch.optim.SGD(model.parameters(), lr=RATE), loss=loss, scale=static)
-    outcomes = [update([_batch(1, (1,))]), update([torch.tensor([[math.nan]])])]
+def _torchs_scale() -> Edge:
     return Edge(
-        where="ticking only where the scale has not fallen: with a static scale, every skip would tick",
+        where="the usual repair, a tick only where the scale has not fallen: it serves as long as every skip lowers the scale",
         check=Check(
-            what="attempts (an overflow, a NaN in the input) that were skipped, and those whose scale moved",
-            expected=(2, 0),
-            measured=(sum(not one.completed for one in outcomes), sum(one.next_loss_scale != SCALE for one in outcomes)),
-            because="a static scale never moves; whether an update was made is told by the outcome, and by nothing else",
+            what="ticks before each attempt of a loop with GradScaler that asks whether the scale fell",
+            expected=tuple(map(_completed_before, range(ATTEMPTS))),
+            measured=halvings(by_hand(unless_the_scale_fell=True)),
+            because="GradScaler's scale falls with every skip, whatever the reason, until it has reached 0",
         ),
+    )
+
+
+def _engines_scale() -> Wrong:
+    """The repair asks of the scale what the outcome says: a skip that no scale cures leaves the scale alone."""
+    model, _ = linear((GRADIENT,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    update = truestep.Update(model, optimizer, loss=loss, scale=truestep.LossScale.dynamic(SCALE))
+    outcomes = [update([torch.tensor([[value]])]) for value in (GRADIENT, LARGE, math.nan)]
+    completed = sum(one.completed for one in outcomes)
+    asked = sum(not one.next_loss_scale < one.loss_scale for one in outcomes)
+    check = Check(
+        what="a clean attempt, an overflow, a NaN in the input: updates, and ticks by a scale that has not fallen",
+        expected=(1, 2),
+        measured=(completed, asked),
+        because="the overflow halves the scale; the NaN is skipped too, and no smaller scale would help",
+    )
+    return Wrong(
+        how="take the scale for the outcome, where a scale moves only if that can help",
+        check=check,
+        damage=f"{asked - completed} tick too many of {len(outcomes)} attempts; the outcome says which were completed",
     )
 
 
@@ -201,8 +220,8 @@ LAB = Lab(
         ),
         Open(
             key="decide",
-            prompt="Your schedule warms up over 2000 steps. In the first 2000 attempts 40 % are skipped while the scale "
-            "calibrates. What has to be decided, and what would you declare?",
+            prompt="Your schedule warms up over 2000 steps. Of the first 2000 attempts 40 % are skipped, because a damaged part "
+            "of the data holds NaN. What has to be decided, and what would you declare?",
             rubric=(
                 "What a 'step' of the 2000 is: an attempt, a completed update, or so many examples applied",
                 "What each does: on attempts, the warm-up ends after 1200 updates",
