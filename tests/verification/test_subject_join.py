@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
+from torch.nn.utils.rnn import pack_sequence
 
-from truestep.verification.subject_join import Unequal, joined, mapped
+from truestep.verification.subject_join import Unequal, full_of, joined, mapped
 
 
 class Pair(NamedTuple):
@@ -46,6 +48,9 @@ def test_counts_add_up_and_what_is_equal_is_kept():
         ((1, 2), (1, 2, 3), "different lengths"),
         (torch.ones(1), [1], "different kinds"),
         (torch.tensor(0.5), torch.tensor(0.6), "single numbers"),
+        (np.ones((2, 3)), np.ones((2, 3)), "only tensors are laid end to end"),
+        (np.ones(1), np.ones(1), "only tensors are laid end to end"),
+        (pack_sequence([torch.ones(2)]), pack_sequence([torch.ones(2)]), "packed sequences"),
     ],
 )
 def test_what_cannot_be_joined_says_why(one, other, why):
@@ -62,3 +67,11 @@ def test_every_tensor_is_changed_and_the_kinds_stay():
     found = mapped({"a": Pair(torch.ones(1), 3), "b": [torch.ones(1), "x"]}, lambda tensor: tensor * 2)
     assert found["a"] == Pair(torch.tensor([2.0]), 3)
     assert found["b"][1] == "x"
+
+
+@pytest.mark.parametrize("number", [128, torch.tensor(128)])
+def test_that_whole_numbers_were_added_is_told(number):
+    assert full_of([{"x": torch.ones(2), "length": number}] * 2).added
+    assert full_of([Pair(torch.ones(2, 1), number)] * 2).added
+    assert not full_of([{"x": torch.ones(2), "length": number}]).added
+    assert not full_of([{"x": torch.ones(2), "flag": True, "share": torch.tensor(0.5)}] * 2).added

@@ -18,7 +18,7 @@ def window(*, seed=0):
 
 def update_of(optimizer=torch.optim.AdamW, **options):
     torch.manual_seed(0)
-    model = nn.Linear(3, 2)
+    model = nn.Linear(3, 1)
     return Update(model, optimizer(model.parameters()), loss=lambda model, x: model(x).square().mean(), **options)
 
 

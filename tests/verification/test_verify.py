@@ -383,6 +383,15 @@ def test_microbatches_of_unequal_lengths_are_judged_by_the_weighted_sum_and_it_i
     assert not joined.notes
 
 
+def test_whole_numbers_that_were_added_are_noted():
+    model = net()
+    update = Update(model, sgd(model), loss=lambda model, m: loss_of(model, m[:2]))
+    windows = [[(rows, labels, 128) for rows, labels in window] for window in windows_of(4, 4)]
+    result = verify(update, windows)
+    assert any("whole numbers" in note and "join=" in note for note in result.notes)
+    assert not verify(update, windows, join=lambda window: tuple(map(torch.cat, list(zip(*window, strict=True))[:2]))).notes
+
+
 def test_losses_that_come_as_sums_and_in_terms_have_a_full_batch_too():
     model = net()
 
@@ -622,6 +631,8 @@ def test_what_has_no_meaning_is_refused_by_name():
         verify("logistic", windows)
     with pytest.raises(UsageError, match="no window"):
         verify(update, [])
+    with pytest.raises(UsageError, match="windows= is a generator"):
+        verify(update, (window for window in windows))
     with pytest.raises(UsageError, match="0 attempts"):
         verify("logistic", attempts=0)
     with pytest.raises(UsageError, match="cannot be verified"):

@@ -203,6 +203,8 @@ class Comparison:
                 f"the microbatches could not be joined ({full.why_not}): the weighted sum of their losses in one backward stands"
                 " in, which shows no coupling of examples"
             )
+        if full.added:
+            notes.append("whole numbers in the microbatches were added up, as counts are: say join= where they are none")
         if found.why_not is not None:
             notes.append(f"float64 could not be had ({found.why_not}): the plain float32 full batch judges")
         if self._plain is not None and self._plain.unit > FLOAT32_UNIT:

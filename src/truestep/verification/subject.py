@@ -29,6 +29,8 @@ class Full(NamedTuple):
     """All its examples as one microbatch; None where they cannot be joined."""
     why_not: str | None
     """What stood in the way."""
+    added: bool = False
+    """Whether whole numbers in it were added up, as counts are."""
 
 
 class Named(NamedTuple):

@@ -8,10 +8,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from truestep.verification.subject import Full
 
 
 class Unequal(Exception):
     """The microbatches cannot be laid end to end; the message says where."""
+
+
+def full_of(window: list[Any]) -> Full:
+    """The window with its full batch, or with what stands in the way of one."""
+    try:
+        return Full(window, joined(window), None, added=len(window) > 1 and _holds_number(window[0]))
+    except Unequal as error:
+        return Full(window, None, str(error))
 
 
 def joined(window: Sequence[Any]) -> Any:
@@ -37,6 +48,8 @@ def joined(window: Sequence[Any]) -> Any:
         if any(other.keys() != first.keys() for other in window):
             raise Unequal("their mappings have different keys")
         return _made(type(first), {key: joined([each[key] for each in window]) for key in first})
+    if isinstance(first, PackedSequence):
+        raise Unequal("they are packed sequences, whose rows stand in an order of their own")
     if isinstance(first, (tuple, list)):
         if any(len(other) != len(first) for other in window):
             raise Unequal(f"their {type(first).__name__}s are of different lengths")
@@ -59,6 +72,19 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{each.name: mapped(getattr(value, each.name), change) for each in fields(value)})
     return value
+
+
+def _holds_number(microbatch: Any) -> bool:
+    """Whether anything in it is added up: a whole number by itself."""
+    if isinstance(microbatch, Tensor):
+        return microbatch.dim() == 0 and not microbatch.is_floating_point() and microbatch.dtype is not torch.bool
+    if isinstance(microbatch, Mapping):
+        return any(map(_holds_number, microbatch.values()))
+    if isinstance(microbatch, (tuple, list)):
+        return any(map(_holds_number, microbatch))
+    if is_dataclass(microbatch):
+        return any(_holds_number(getattr(microbatch, each.name)) for each in fields(microbatch))
+    return isinstance(microbatch, int) and not isinstance(microbatch, bool)
 
 
 def _made(kind: Any, parts: dict[Any, Any]) -> Any:
@@ -84,6 +110,8 @@ def _words(window: Sequence[Any]) -> Any:
     first = window[0]
     if isinstance(first, int) and not isinstance(first, bool):
         return sum(window)
+    if getattr(first, "shape", ()) != ():
+        raise Unequal(f"they hold a {type(first).__name__} each, and only tensors are laid end to end")
     if all(other is first or other == first for other in window):
         return first
     raise Unequal(f"they hold a {type(first).__name__} each, and these differ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, TypeVar, overload
 
 from torch import nn
@@ -25,7 +26,7 @@ from truestep.tasks import Task, load
 from truestep.verification.comparing import Comparison
 from truestep.verification.result import Verification
 from truestep.verification.subject import Full, Subject
-from truestep.verification.subject_join import Unequal, joined
+from truestep.verification.subject_join import full_of
 from truestep.verification.subject_task import full_batches
 from truestep.verification.subject_update import subject_of_step, subject_of_update
 
@@ -166,25 +167,22 @@ def _task(
             task, policy, microbatches=microbatches, seed=seed, device=place, scale=scale, allow_underflow=none, clip=clip
         )
         subject = subject_of_update(begun.update, title=task.name)
-        return _compared(subject, full_batches(task, begun, seed=seed, attempts=attempts))
+        with closing(begun.feed):  # an exception keeps what it passed through, and so the processes that read for it
+            return _compared(subject, full_batches(task, begun, seed=seed, attempts=attempts))
 
 
 def _fulls(windows: Any, join: Join | None) -> list[Full]:
     """Every window with its full batch; they are all looked at before anything is done."""
+    if windows is not None and not hasattr(windows, "__len__"):
+        raise UsageError(
+            f"windows= is a {type(windows).__name__}, and all windows are looked at before anything is done",
+            hint="pass a list of them: windows=list(...)",
+        )
     if windows is None or not len(windows):
         raise UsageError("there is no window to attempt", hint="pass windows=: a list of lists of microbatches")
     for window in windows:
         demand_window(window)
-    return [_full(window, join) for window in windows]
-
-
-def _full(window: list[Any], join: Join | None) -> Full:
-    if join is not None:
-        return Full(window, join(window), None)
-    try:
-        return Full(window, joined(window), None)
-    except Unequal as error:
-        return Full(window, None, str(error))
+    return [full_of(window) if join is None else Full(window, join(window), None) for window in windows]
 
 
 def _verified(subject: Subject, fulls: Sequence[Full]) -> Verification:
