@@ -43,6 +43,7 @@ def _protocol(**changes):
         "versions": {"python": "3.11.7", "torch": "2.14.1", "truestep": "0.1.0"},
         "jobs": 1,
         "timeout_seconds": 900.0,
+        "startup_timeout_seconds": 950.0,
     }
     return Protocol(**fields | changes)
 

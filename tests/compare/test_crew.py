@@ -130,60 +130,56 @@ def berth(**changes):
 
 
 @pytest.mark.parametrize(
-    ("moments", "timeout_seconds", "limit_seconds"),
-    [
-        ({}, 10.0, 60.0),
-        ({"ready": 0.0}, 10.0, 60.0),
-        ({"ready": 0.0}, 90.0, 90.0),
-        ({"ready": 0.0, "begun": 50.0}, 10.0, 10.0),
-        ({"ready": 0.0, "begun": 50.0}, 90.0, 90.0),
-    ],
+    ("moments", "limit_seconds"), [({}, 60.0), ({"ready": 0.0}, 60.0), ({"ready": 0.0, "begun": 50.0}, 10.0)]
 )
-def test_a_run_has_its_limit_and_before_it_startup_and_warm_up_have_a_minute_at_the_least(
-    monkeypatch, moments, timeout_seconds, limit_seconds
+def test_a_run_has_its_limit_and_before_it_startup_and_warm_up_have_one_of_their_own(
+    declare, monkeypatch, moments, limit_seconds
 ):
+    protocol = declare(timeout_seconds=10.0, startup_timeout_seconds=60.0)
     begins = moments.get("begun", 0.0)
     one = berth(begun=0.0, moments=moments)
     monkeypatch.setattr(crew.time, "monotonic", lambda: begins + limit_seconds)
-    assert not crew._is_done(one, timeout_seconds)
+    assert not crew._is_done(one, protocol)
     assert one.limit_seconds is None
     assert one.process.signals == []
     monkeypatch.setattr(crew.time, "monotonic", lambda: begins + limit_seconds + 0.1)
-    assert crew._is_done(one, timeout_seconds)
+    assert crew._is_done(one, protocol)
     assert one.limit_seconds == limit_seconds
     assert one.process.signals
 
 
-def test_without_a_limit_a_process_goes_on(monkeypatch):
-    one = berth(begun=0.0, moments={})
+def test_without_a_limit_a_process_goes_on(declare, monkeypatch):
+    protocol = declare(timeout_seconds=None, startup_timeout_seconds=None)
     monkeypatch.setattr(crew.time, "monotonic", lambda: 1e6)
-    assert not crew._is_done(one, None)
+    assert not crew._is_done(berth(begun=0.0, moments={}), protocol)
+    assert not crew._is_done(berth(begun=0.0, moments={"begun": 1.0}), protocol)
 
 
-def test_a_process_that_has_sent_its_record_has_ten_seconds_to_end_and_no_other_limit(monkeypatch):
+def test_a_process_that_has_sent_its_record_has_ten_seconds_to_end_and_no_other_limit(declare, monkeypatch):
+    protocol = declare(timeout_seconds=5.0, startup_timeout_seconds=60.0)
     one = berth(begun=0.0, moments={"begun": 1.0}, report={"kind": "record"}, heard_at=100.0)
     monkeypatch.setattr(crew.time, "monotonic", lambda: 110.0)
-    assert not crew._is_done(one, 5.0)
+    assert not crew._is_done(one, protocol)
     monkeypatch.setattr(crew.time, "monotonic", lambda: 110.1)
-    assert crew._is_done(one, 5.0)
+    assert crew._is_done(one, protocol)
     assert one.limit_seconds is None
     assert one.process.signals
 
 
-def test_the_last_words_of_a_process_that_is_over_are_waited_for_a_second(monkeypatch):
+def test_the_last_words_of_a_process_that_is_over_are_waited_for_a_second(declare, monkeypatch):
     one = berth(is_over=True, over_at=100.0)
     monkeypatch.setattr(crew.time, "monotonic", lambda: 101.0)
-    assert not crew._is_done(one, None)
+    assert not crew._is_done(one, declare())
     monkeypatch.setattr(crew.time, "monotonic", lambda: 101.1)
-    assert crew._is_done(one, None)
+    assert crew._is_done(one, declare())
 
 
-def test_no_run_is_done_while_a_child_of_its_process_is_left():
+def test_no_run_is_done_while_a_child_of_its_process_is_left(declare):
     one = berth(is_over=True, silent=True)
     one.process.leaves_nobody = lambda: False
-    assert not crew._is_done(one, None)
+    assert not crew._is_done(one, declare())
     one.process.leaves_nobody = lambda: True
-    assert crew._is_done(one, None)
+    assert crew._is_done(one, declare())
 
 
 def test_code_that_has_changed_since_the_comparison_began_is_run_no_more(tmp_path):

@@ -215,6 +215,12 @@ OTHER = {
 }
 
 
+@pytest.mark.parametrize(("timeout", "startup"), [(None, None), (9.0, 60.0), (90.0, 90.0)])
+def test_startup_and_warm_up_have_the_runs_limit_once_more_and_a_minute_at_the_least(timeout, startup):
+    protocol = declare(dataclasses.replace(BASE, timeout=timeout))[1]
+    assert (protocol.timeout_seconds, protocol.startup_timeout_seconds) == (timeout, startup)
+
+
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Asked) if field.name != "is_pilot"])
 def test_whatever_is_asked_otherwise_has_another_hash(field):
     base, other = (declare(asked)[1] for asked in (BASE, dataclasses.replace(BASE, **{field: OTHER[field]})))

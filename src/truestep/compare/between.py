@@ -27,6 +27,7 @@ MAY_DIFFER = (
     "versions",
     "jobs",
     "timeout_seconds",
+    "startup_timeout_seconds",
 )
 """The fields of a protocol that two comparisons may have different: where and how they ran, and how much of it. Every other
 field, one that is yet to come included, says what was asked, and must be the same: of two versions of torch that describe a

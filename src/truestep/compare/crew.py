@@ -17,6 +17,7 @@ from truestep.compare.death import charged, died, where, with_process
 from truestep.compare.folder import Folder
 from truestep.compare.order import Slot
 from truestep.compare.process import Ended, Process, end, uninterrupted
+from truestep.compare.protocol import Protocol
 from truestep.compare.settings import settings_of, warmup_of
 from truestep.compare.standing import Record
 from truestep.engine.counts import Counts
@@ -34,8 +35,6 @@ Hear = Callable[[Slot, dict[str, Any]], None]
 _POLL_SECONDS = 0.1
 _TEARDOWN_SECONDS = 10.0
 """How long a process may take to end once its record is here."""
-STARTUP_SECONDS = 60.0
-"""What a process has at the least for its startup and its warm-up together, under any limit."""
 _LAST_WORDS_SECONDS = 1.0
 """How long the last reports of a process that has ended are waited for: its orphans may keep their stream open."""
 
@@ -75,7 +74,7 @@ def in_processes(task: Task, folder: Folder, slots: Sequence[Slot], hear: Hear) 
                     berths.append(_Berth(slot=slot, process=_started(folder, slot, inbox)))
                 hear(slot, {"kind": "started"})
             _listen(inbox, berths, hear)
-            for berth in [each for each in berths if _is_done(each, protocol.timeout_seconds)]:
+            for berth in [each for each in berths if _is_done(each, protocol)]:
                 with uninterrupted():
                     berths.remove(berth)
                     yield berth.slot, _record(folder, berth)
@@ -141,15 +140,16 @@ def _reported(
     return found
 
 
-def _is_done(berth: _Berth, timeout_seconds: float | None) -> bool:
+def _is_done(berth: _Berth, protocol: Protocol) -> bool:
     """Whether the process has ended, all is heard and none of its children is left; one beyond its time is ended here."""
     process, now = berth.process, time.monotonic()
     if not process.is_over:
         if process.report is not None:
             overdue = now > process.heard_at + _TEARDOWN_SECONDS
         else:
-            begins, limit_seconds = _limit(process, timeout_seconds)
-            overdue = limit_seconds is not None and now > begins + limit_seconds
+            begun = process.moments.get("begun")
+            limit_seconds = protocol.startup_timeout_seconds if begun is None else protocol.timeout_seconds
+            overdue = limit_seconds is not None and now > (process.begun if begun is None else begun) + limit_seconds
             berth.limit_seconds = limit_seconds if overdue else None
         if not overdue:
             return False
@@ -157,14 +157,6 @@ def _is_done(berth: _Berth, timeout_seconds: float | None) -> bool:
     assert process.over_at is not None
     is_heard = process.silent or time.monotonic() > process.over_at + _LAST_WORDS_SECONDS
     return process.leaves_nobody() and is_heard
-
-
-def _limit(process: Process, timeout_seconds: float | None) -> tuple[float, float | None]:
-    """What a process has at the most, and from when on: for its run, or before that for its startup and warm-up."""
-    if timeout_seconds is None:
-        return process.begun, None
-    begun = process.moments.get("begun")
-    return (process.begun, max(timeout_seconds, STARTUP_SECONDS)) if begun is None else (begun, timeout_seconds)
 
 
 def _record(folder: Folder, berth: _Berth) -> Record:

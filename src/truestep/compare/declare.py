@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 WARMUP_ATTEMPTS = 3
 """In the process of each run: what a first attempt, a second and an evaluation load and fill."""
+STARTUP_SECONDS = 60.0
+"""What a process has at the least for its startup and its warm-up together, under any limit."""
 RETRIES = "none; on request those whose process failed, all their earlier seconds counting as waste"
 QUALITY_MARGIN = 0.01
 """Of the target: the loss of final quality that counts as none, where nobody says otherwise."""
@@ -123,6 +125,7 @@ def declare(asked: Asked, *, pilot: Pilot | None = None) -> tuple[Task, Protocol
         versions={name: machine[name] for name in ("python", "torch", "truestep")},
         jobs=asked.jobs,
         timeout_seconds=asked.timeout,
+        startup_timeout_seconds=None if asked.timeout is None else max(asked.timeout, STARTUP_SECONDS),
     )
     _demand_plans(task, protocol)
     demand_judgeable(protocol.fail_if, candidates, emulated=_emulated(candidates))

@@ -91,8 +91,9 @@ class Protocol:
     jobs: int = 1
     """Runs at once, each in a process of its own; more than 1 contend for the machine."""
     timeout_seconds: float | None = None
-    """Wall time after which a run is ended; its startup and warm-up together have as much before it, and 60 s at the least;
-    None: never."""
+    """Wall time after which a run is ended; None: never."""
+    startup_timeout_seconds: float | None = None
+    """Wall time that its process's startup and warm-up have together before that; None: all."""
 
     fail_if: tuple[str, ...] = ()
     """Conditions that make the comparison fail, each in its one writing."""
@@ -110,7 +111,7 @@ class Protocol:
         for name in ("batch", "microbatches", "evaluate_every", "budget_attempts", "threads", "max_consecutive_skips", "jobs"):
             if (value := getattr(self, name)) < 1:
                 raise ProtocolError(f"{name} has to be 1 or more, and is {value}", hint=_set(name), field=name, value=value)
-        for name in ("margin_examples", "margin_quality", "budget_seconds", "timeout_seconds"):
+        for name in ("margin_examples", "margin_quality", "budget_seconds", "timeout_seconds", "startup_timeout_seconds"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 summary = f"{name} has to be finite and above 0, and is {value}"
@@ -180,12 +181,12 @@ def first_difference(left: Protocol, right: Protocol) -> tuple[str, Any, Any] | 
     return next(((name, ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]), None)
 
 
-_FLOATS = ("target", "budget_seconds", "margin_examples", "margin_quality", "alpha", "timeout_seconds")
+_FLOATS = ("target", "budget_seconds", "margin_examples", "margin_quality", "alpha", "timeout_seconds", "startup_timeout_seconds")
 
 
 def _set(name: str) -> str:
     """What to do about a number: an option sets it, or else the task."""
-    if name == "timeout_seconds":
+    if name in ("timeout_seconds", "startup_timeout_seconds"):
         return "set it with --timeout"
     options = ("evaluate_every", "budget_attempts", "threads", "jobs", "margin_examples", "margin_quality", "budget_seconds")
     return f"set it with --{name.replace('_', '-')}" if name in options else f"mend the task's {name}"
