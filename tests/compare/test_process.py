@@ -87,8 +87,11 @@ def test_the_seconds_of_a_process_end_with_it_however_late_that_is_noticed(start
     assert one.warmup_seconds is one.run_seconds is None
 
 
+CUT = b'{"kind": "ready"}\n{"kind": "rec'
+
+
 def test_a_report_that_was_cut_off_as_the_process_died_is_none(started):
-    process, heard = started("import os; os.write(1, b'{\\"kind\\": \\"ready\\"}\\n{\\"kind\\": \\"rec'); os._exit(3)")
+    process, heard = started(f"import os; os.write(1, {CUT!r}); os._exit(3)")
     until(lambda: len(heard) == 3 and process.is_over)
     assert [process.heard(when, line) for _, when, line in heard] == [{"kind": "ready"}, None, None]
     assert (process.report, process.silent, process.heard_at) == (None, True, heard[0][1])
