@@ -127,8 +127,7 @@ def declare(asked: Asked, *, pilot: Pilot | None = None) -> tuple[Task, Protocol
         timeout_seconds=asked.timeout,
         startup_timeout_seconds=None if asked.timeout is None else max(asked.timeout, STARTUP_SECONDS),
     )
-    _demand_plans(task, protocol)
-    demand_judgeable(protocol.fail_if, candidates, emulated=_emulated(candidates))
+    _demand_possible(task, protocol)
     return task, protocol
 
 
@@ -155,13 +154,14 @@ def _target(task: Task, asked: Asked, pilot: Pilot | None) -> tuple[float | None
     return target, source
 
 
-def _demand_plans(task: Task, protocol: Protocol) -> None:
-    """UsageError unless every candidate's window, schedule and options are possible."""
+def _demand_possible(task: Task, protocol: Protocol) -> None:
+    """UsageError unless every candidate's window, schedule and options are possible, and every condition can be judged."""
     for candidate in protocol.candidates:
         with _naming(candidate):
             settings = settings_of(protocol, candidate)
             plan_of(task, settings, examples=protocol.splits["train"])
             demand_options(task, settings.optimizer)
+    demand_judgeable(protocol.fail_if, protocol.candidates, emulated=_emulated(protocol.candidates))
 
 
 def _demand_policy(asked: Candidate) -> None:
