@@ -20,11 +20,15 @@ ROUNDINGS = 4 * 2.0**-24
 """A mean, a product, another and a sum: four float32 roundings of half an ulp at most, relative."""
 BEGUN = (0.0, 1.0, 0.0)
 LEFT = "running mean, running variance and batches after a skip"
+BUFFERS = ("the running mean", "the running variance", "the count of batches")
+REST = ("the weight", "the optimizer's momentum", "the loss scale")
+KEPT = "weight, states that the optimizer made and next loss scale after a skip"
 
 
 def shows() -> Shown:
     """The statistics after a skipped attempt, by the engine and by a loop with torch's scaler; and after a completed one."""
-    engine, scaler, completed = by_the_engine(LARGE), by_the_scaler(LARGE), by_the_engine(FINITE)
+    engine, completed = by_the_engine(LARGE), by_the_engine(FINITE)
+    scaler, kept = by_the_scaler(LARGE)
     check = Check(
         what=f"{LEFT}, by the engine",
         expected=BEGUN,
@@ -38,6 +42,12 @@ def shows() -> Shown:
         within=max(_moved()) * ROUNDINGS,
         because="0.9 x 0 + 0.1 x 11, 0.9 x 1 + 0.1 x 2, one batch: no forward knows that its step will be skipped",
     )
+    same = Check(
+        what=f"{KEPT}, by GradScaler",
+        expected=(1.0, 0.0, SCALE / 2),
+        measured=kept,
+        because="the optimizer was not called: its weight of 1 stands, and it has made no state; update() halves the scale",
+    )
     edge = Check(
         what="running mean, running variance and batches after a completed attempt, by the engine",
         expected=_moved(),
@@ -50,7 +60,7 @@ def shows() -> Shown:
         for who, buffers in (("before", BEGUN), ("engine", engine), ("GradScaler", scaler), ("completed", completed))
     )
     return Shown(
-        checks=(check,),
+        checks=(check, same),
         wrong=(
             Wrong(
                 how="torch.amp.GradScaler: step() leaves the optimizer out, and nothing else",
@@ -72,16 +82,17 @@ def by_the_engine(large: float) -> tuple[float, ...]:
     return _statistics(model)
 
 
-def by_the_scaler(large: float) -> tuple[float, ...]:
-    """The same by a loop with torch's scaler, whose scale has halved: it has skipped."""
+def by_the_scaler(large: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The same by a loop with torch's scaler; then its weight, how many states the optimizer has made, and the next scale."""
     model, loss, x = _batch_norm(large)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", init_scale=SCALE)
     torch.autograd.backward(scaler.scale(loss(model, x)))
     scaler.step(optimizer)
     scaler.update()
-    assert scaler.get_scale() == SCALE / 2
-    return _statistics(model)
+    layer = model[1]
+    assert isinstance(layer, nn.Linear)
+    return _statistics(model), (layer.weight.item(), float(len(optimizer.state)), scaler.get_scale())
 
 
 def _moved() -> tuple[float, ...]:
@@ -111,13 +122,24 @@ def _statistics(model: nn.Sequential) -> tuple[float, ...]:
     return tuple(float(buffer) for buffer in model.buffers())
 
 
+def _changed(shown: Shown) -> dict[str, str]:
+    """What is not as it was before the skip, as measured."""
+    now = {
+        **dict(zip(BUFFERS, shown.measured(f"{LEFT}, by GradScaler"), strict=True)),
+        **dict(zip(REST, shown.measured(f"{KEPT}, by GradScaler"), strict=True)),
+    }
+    before = dict(zip((*BUFFERS, *REST), (*BEGUN, 1.0, 0.0, SCALE), strict=True))
+    return {name: "as before" if value == before[name] else "changed" for name, value in now.items()}
+
+
 LAB = Lab(
     name="skipped-statistics",
     facts=("D8",),
     topic="clocks",
     title="What a skip leaves behind",
     claim="An attempt whose gradient overflows is skipped: it leaves the model as it was.",
-    source="torch's documentation of torch.amp.GradScaler.step, which skips optimizer.step() and says no more",
+    source="a common account; torch's documentation of torch.amp.GradScaler.step says that optimizer.step() is skipped to avoid "
+    "corrupting the params, and so speaks of parameters alone",
     condition="no module writes buffers in its forward, or somebody puts them back: GradScaler leaves the optimizer out alone.",
     shows=shows,
     after=(
@@ -165,18 +187,15 @@ LAB = Lab(
             key="kept",
             prompt="GradScaler skips an attempt. What has changed, and what is as before?",
             buckets=("changed", "as before"),
-            answer=lambda shown: _changed(shown.measured(f"{LEFT}, by GradScaler")),
+            answer=_changed,
             why={
                 "the running mean": "the forward wrote it",
                 "the running variance": "the forward wrote it",
                 "the count of batches": "the forward counted itself",
+                "the weight": "step() did not call the optimizer",
+                "the optimizer's momentum": "no step, no state",
+                "the loss scale": "update() halves it after an overflow, so that the next attempt can fit",
             },
         ),
     ),
 )
-
-
-def _changed(left: tuple[float, ...]) -> dict[str, str]:
-    """Which buffer is not what it was, as measured."""
-    names = ("the running mean", "the running variance", "the count of batches")
-    return {name: "changed" if now != before else "as before" for name, now, before in zip(names, left, BEGUN, strict=True)}
