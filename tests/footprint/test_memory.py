@@ -286,6 +286,17 @@ def test_a_format_without_a_kernel_is_told_as_such() -> None:
     assert "bf16" in caught.value.hint
 
 
+@pytest.mark.parametrize("policy", ["fp32", "bf16", "fp16"])
+def test_a_kernel_that_whole_numbers_lack_is_no_fault_of_the_policy(policy: str) -> None:
+    def forgetful(model: nn.Module, microbatch: Any) -> Tensor:
+        x, labels = microbatch
+        return model(x).float().mean() + nn.functional.cross_entropy(x.long(), labels)
+
+    update = Update(nn.Linear(8, 3), torch.optim.SGD, loss=forgetful, policy=policy)
+    with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+        memory(update, [(torch.ones(2, 8), torch.zeros(2).long())])
+
+
 def test_where_neither_shapes_nor_a_measurement_tell_there_is_no_footprint() -> None:
     with pytest.raises(RunError, match="shapes alone do not tell"):
         memory(Update(Reading(), torch.optim.SGD, loss=loss), [(torch.randn(4, 8), torch.zeros(4).long())], measure=False)

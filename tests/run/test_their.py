@@ -1,7 +1,10 @@
 """Whose failure it is: a task's own code is told with its line, a fault of truestep's stays one, and what is refused passes."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from torch import nn
 
 import truestep
 from truestep.errors import LossError, PolicyError, RunError, UsageError
-from truestep.run.their import told_as_theirs
+from truestep.run.their import place_in, told_as_theirs
 from truestep.tasks import Logistic
 
 Measure = Callable[[Any], object]
@@ -108,6 +111,48 @@ def test_a_kernel_that_is_not_there_is_told_as_that(words: str) -> None:
     with pytest.raises(PolicyError, match=r"test_their\.py:\d+ in loss: an operation has no float16 kernel") as caught:
         verified(task_with(loss=loss), policy="fp16")
     assert "bf16" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("policy", ["fp32", "bf16", "fp16"])
+def test_a_kernel_that_whole_numbers_lack_is_told_as_the_tasks_own_fault(policy: str) -> None:
+    def loss(self: Any, model: Any, microbatch: Any) -> Any:
+        return nn.functional.cross_entropy(microbatch[0].long(), microbatch[1].long()) + Logistic.loss(self, model, microbatch)
+
+    with pytest.raises(RunError, match=r"test_their\.py:\d+ in loss: NotImplementedError: .* not implemented for 'Long'"):
+        verified(task_with(loss=loss), policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("folder", "whose"),
+    [
+        ("/home/me/.local/lib/python3.12/site-packages/torch/nn", None),  # of another interpreter, too
+        ("/usr/lib/python3/dist-packages/torch/nn", None),
+        (f"{Path(truestep.__file__).parent}/run", None),
+        (f"{Path(truestep.__file__).parent}-of-mine", "theirs"),
+        ("/home/me/src", "theirs"),
+    ],
+)
+def test_whose_code_failed_goes_by_whole_folders_and_every_place_that_packages_are_installed_in(
+    folder: str, whose: str | None
+) -> None:
+    file, names = f"{folder}/part.py", {"error": ValueError("somewhere")}
+    with pytest.raises(ValueError, match="somewhere") as caught:
+        exec(compile("raise error", file, "exec"), names)
+    frames = caught.value.__traceback__
+    caught.value.__traceback__ = None if frames is None else frames.tb_next  # without the line of this test
+    assert place_in(caught.value, Logistic()) == (None if whose is None else f"{file}:1 in <module>")
+
+
+def test_torchs_own_folder_is_an_installed_one_wherever_it_is(tmp_path: Path) -> None:
+    script = f"""
+import site, sysconfig, torch
+site.getsitepackages, site.getusersitepackages, sysconfig.get_path = list, str, lambda name: "/nowhere"
+torch.__file__ = "{tmp_path}/torch/__init__.py"
+from truestep.run.their import installed
+print(installed("{tmp_path}/torch/_ops.py"), installed("{tmp_path}/_ops.py"))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "True False\n"
 
 
 def test_an_lstm_in_float16_on_a_processor_works_or_says_that_it_cannot() -> None:

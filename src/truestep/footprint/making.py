@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,14 +25,13 @@ from truestep.run.building import build, device_of, moved
 from truestep.run.feed import Feed
 from truestep.run.isolation import seed_all
 from truestep.run.settings import Settings
+from truestep.run.their import lacks_kernel, wider
 from truestep.tasks import Task
 from truestep.tasks.checking import demand_task
 from truestep.tasks.place import file_of, their_code
 
 TRIES = 40
 """Attempts until one completes: a dynamic loss scale halves from 2^16 to its floor in 32."""
-
-_NO_KERNEL = re.compile("not implemented for '|Could not run 'aten::|could not create a primitive descriptor")
 
 OTHER_SPLIT = 4
 """Microbatches to compare a window of one with."""
@@ -172,12 +170,13 @@ def _measured(update: Update[Any], window: list[Any], measures: Sequence[Measure
         try:
             outcome, account = attempted(update, window, measures, allocator=allocator)
         except RuntimeError as error:
-            if not _NO_KERNEL.search(str(error)):
+            policy = update.plan.policy
+            if not lacks_kernel(error, policy):
                 raise
             device = update.plan.device.type
             raise RunError(
                 f"the model has an operation without a kernel for this format on the {device}: {_line(error)}",
-                hint="ask with policy bf16 or fp32, or on a CUDA device; measure=False (--predict) needs no kernel",
+                hint=f"{wider(policy)}, or a CUDA device; measure=False (--predict) needs no kernel",
             ) from error
         if outcome.completed:
             found.append(account)

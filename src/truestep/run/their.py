@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import site
 import sysconfig
 import traceback
 from collections.abc import Iterator
@@ -16,11 +17,21 @@ from truestep.errors import LossError, OptimizerError, PolicyError, RunError, Tr
 from truestep.tasks import Task
 from truestep.tasks.place import file_of, line_of
 
-_OURS = str(Path(__file__).parents[1])
-_INSTALLED = tuple({_OURS, "<frozen", *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))})
+_FOLDERS = frozenset(
+    {
+        Path(__file__).parents[1],
+        Path(torch.__file__).parent,  # wherever it is: in the base of an environment that sees the system's packages, too
+        *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        *map(Path, (*site.getsitepackages(), site.getusersitepackages())),
+    }
+)
+_PACKAGES = ("site-packages", "dist-packages")
+"""Folders that nobody's own code stands in, whichever interpreter's they are."""
 _BACKWARD = str(Path("torch", "autograd"))
-_NO_KERNEL = re.compile(r"not implemented for '(Half|BFloat16)'|could not create a primitive descriptor")
+_NO_KERNEL = re.compile(r"not implemented for '(?P<type>\w+)'|could not create a primitive descriptor")
 """As torch, and oneDNN below it, say that an operation lacks a kernel for the format."""
+_TORCHS = {torch.float16: "Half", torch.bfloat16: "BFloat16"}
+"""Torch's names of the narrow formats."""
 
 
 @contextmanager
@@ -50,7 +61,7 @@ def told_as_theirs(task: Task, policy: str | Policy, *, failed: str) -> Iterator
         place = place_in(error, task)
         if place is None:
             raise
-        if _lacks_kernel(error, Policy.named(policy)):
+        if lacks_kernel(error, Policy.named(policy)):
             raise _no_kernel(error, Policy.named(policy), place) from error
         words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise RunError(f"{place}: {words}", hint=f"the task's own code failed {failed}", path=file_of(task)) from error
@@ -64,7 +75,7 @@ def place_in(error: BaseException, task: Task) -> str | None:
     files = {file_of(cls) for cls in type(task).__mro__ if cls not in Task.__mro__}
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
-        if frame.filename in files or not frame.filename.startswith(_INSTALLED):
+        if frame.filename in files or not installed(frame.filename):
             return f"{frame.filename}:{frame.lineno} in {frame.name}"
     if any(_BACKWARD in frame.filename for frame in frames):
         return f"{line_of(task.loss)} (in the backward of the loss)"
@@ -77,16 +88,43 @@ def _at(where: object, words: str) -> str:
     return words if words.startswith(place) else f"{place}: {words}"
 
 
-def _lacks_kernel(error: BaseException, policy: Policy) -> bool:
-    narrow = policy.compute is not torch.float32
-    return narrow and isinstance(error, (RuntimeError, NotImplementedError)) and _NO_KERNEL.search(str(error)) is not None
+def installed(file: str) -> bool:
+    """Whether a file is truestep's, torch's, the standard library's or another installed package's.
+
+    >>> installed(torch.nn.__file__), installed("/home/me/.local/lib/python3.12/site-packages/torch/_ops.py")
+    (True, True)
+    >>> installed("/home/me/task.py"), installed(str(Path(__file__).parents[1]) + "-mine/task.py")
+    (False, False)
+    """
+    path = Path(file)
+    return file.startswith("<frozen") or any(name in path.parts for name in _PACKAGES) or not _FOLDERS.isdisjoint(path.parents)
+
+
+def lacks_kernel(error: BaseException, policy: Policy) -> bool:
+    """Whether torch says that an operation has no kernel in the format that `policy` computes in, and no other format's.
+
+    >>> said = NotImplementedError("not implemented for 'Half'")
+    >>> [lacks_kernel(said, Policy.named(name)) for name in ("fp16", "bf16", "fp32")]
+    [True, False, False]
+    """
+    said = _NO_KERNEL.search(str(error)) if policy.low and isinstance(error, RuntimeError) else None
+    return said is not None and said["type"] in (None, _TORCHS[policy.compute])
+
+
+def wider(policy: Policy) -> str:
+    """What to do where a format's kernel is not there.
+
+    >>> wider(Policy.named("fp16")), wider(Policy.named("bf16"))
+    ('choose the policy bf16, whose kernels are there, or fp32', 'choose the policy fp32')
+    """
+    return "choose the policy " + ("bf16, whose kernels are there, or fp32" if policy.compute is torch.float16 else "fp32")
 
 
 def _no_kernel(error: BaseException, policy: Policy, place: str) -> PolicyError:
     wanted = str(policy.compute).removeprefix("torch.")
     return PolicyError(
         f"{place}: an operation has no {wanted} kernel on this device",
-        hint="choose the policy bf16, whose kernels are there, or fp32" if wanted == "float16" else "choose the policy fp32",
+        hint=wider(policy),
         policy=policy.name,
         torch_says=str(error).strip().splitlines()[0][:120],
     )
