@@ -1,4 +1,4 @@
-"""Where a rounding can change a derivative by a jump: ReLU and its kin, told by how near to the kink the elements lie."""
+"""Where a rounding can change a derivative by a jump: ReLU, clamps, maxima, told by how near to the kink the elements lie."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from truestep.verification.roundings import run
@@ -35,14 +35,14 @@ class Kinks(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is u
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Notes the distances from the kink, relative to the tensor's size, and runs the operation."""
+        """Notes the distances from the kink, relative to the size of what is rounded, and runs the operation."""
         if not func.is_view:
             self._operations += 1
-        distance = _DISTANCES.get(func)
-        if distance is not None:
-            x = distance(*args)
-            size = x.square().mean().sqrt()
-            self._met.append(((x.abs().flatten() / size).float(), self._operations, (x > 0).sum()))
+        kink = _KINKS.get(func)
+        if kink is not None:
+            distances, passing, moved = kink(*args)
+            size = torch.stack([x.square().mean() for x in moved]).sum().sqrt()
+            self._met.append(((distances.flatten() / size).float(), self._operations, passing))
         return run(func, args, kwargs)
 
     @property
@@ -65,37 +65,114 @@ class Kinks(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is u
         return math.sqrt(min(1.0, shares))
 
 
-def _from_zero(x: Tensor, *_: Any) -> Tensor:
-    return x
+Met = tuple[Tensor, Tensor, Sequence[Tensor]]
+"""Distances from the nearest kink, how many elements pass, and the tensors whose roundings move an element to the other side."""
 
 
-def _from_minimum(x: Tensor, minimum: Any, *_: Any) -> Tensor:
-    return torch.sub(x, minimum)
+def _bounded(x: Tensor, low: Any = None, high: Any = None, *_: Any) -> Met:
+    """What passes between two bounds, either of which may be missing."""
+    apart = [(x - bound).abs() for bound in (low, high) if bound is not None]
+    passing = torch.ones_like(x, dtype=torch.bool) if low is None else x > low
+    return torch.stack(apart).amin(0), (passing if high is None else passing & (x < high)).sum(), [x]
 
 
-def _between(one: Tensor, other: Tensor) -> Tensor:
-    return one - other
+def _at(*bounds: float | None) -> Callable[..., Met]:
+    """Between bounds that the operation does not name."""
+    return lambda x, *_: _bounded(x, *bounds)
 
 
-def _from_runner_up(x: Tensor, kernel: Sequence[int], stride: Sequence[int] = (), *_: Any) -> Tensor:
-    """How far the largest of each window of a two-dimensional max pool lies above the second."""
-    patches: Tensor = x.unfold(-2, kernel[0], (stride or kernel)[0]).unfold(-2, kernel[-1], (stride or kernel)[-1])
-    best: Tensor = patches.flatten(-2).topk(2).values
-    distance: Tensor = best[..., 0] - best[..., 1]
-    return distance
+def _hardtanh(x: Tensor, low: Any = -1.0, high: Any = 1.0, *_: Any) -> Met:
+    return _bounded(x, low, high)
 
 
-_DISTANCES: dict[Any, Callable[..., Tensor]] = {
-    _aten.relu.default: _from_zero,
-    _aten.relu_.default: _from_zero,
-    _aten.leaky_relu.default: _from_zero,
-    _aten.leaky_relu_.default: _from_zero,
-    _aten.hardtanh.default: _from_zero,
-    _aten.abs.default: _from_zero,
-    _aten.threshold.default: _from_minimum,
-    _aten.clamp_min.default: _from_minimum,
-    _aten.clamp_min_.default: _from_minimum,
+def _bounded_below(x: Tensor, low: Any, *_: Any) -> Met:
+    return _bounded(x, low)
+
+
+def _below(x: Tensor, high: Any) -> Met:
+    return _bounded(x, None, high)
+
+
+def _between(one: Tensor, other: Tensor) -> Met:
+    return (one - other).abs(), (one > other).sum(), [one, other]
+
+
+def _largest(x: Tensor, dims: int | Sequence[int] = (), *_: Any) -> Met:
+    """How far the largest along some dimensions, or of all, lies above the second."""
+    places = [dims] if isinstance(dims, int) else list(dims) or list(range(x.dim()))
+    rows = x.movedim(places, list(range(-len(places), 0))).flatten(-len(places)) if x.dim() else x.reshape(1)
+    return _runner_up(rows, x)
+
+
+def _smallest(x: Tensor, dims: int | Sequence[int] = (), *_: Any) -> Met:
+    return _largest(-x, dims)
+
+
+def _pooled(spatial: int) -> Callable[..., Met]:
+    """Of each window of a max pool over so many dimensions; what is padded is never the largest."""
+
+    def found(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, *_: Any) -> Met:
+        kernels, strides, paddings, dilations = (_each(v, spatial) for v in (kernel, stride or kernel, padding, dilation))
+        sides = [
+            (before, before + stride - 1) for before, stride in zip(paddings, strides, strict=True)
+        ]  # the last may stand out
+        patches = nn.functional.pad(x, [side for pair in reversed(sides) for side in pair], value=-math.inf)
+        for place, (size, step, apart) in enumerate(zip(kernels, strides, dilations, strict=True)):
+            patches = patches.unfold(x.dim() - spatial + place, (size - 1) * apart + 1, step)[..., ::apart]
+        return _runner_up(patches.flatten(-spatial), x)
+
+    return found
+
+
+def _each(value: int | Sequence[int], count: int) -> list[int]:
+    values = [value] if isinstance(value, int) else list(value)
+    return values * count if len(values) == 1 else values
+
+
+def _runner_up(rows: Tensor, x: Tensor) -> Met:
+    """How far the largest of each row lies above the second: infinitely, where there is none.
+
+    Both are rounded, and a change takes the derivative from one and gives it to the other: two flips.
+    """
+    if rows.shape[-1] == 1:
+        apart = torch.full_like(rows[..., 0], math.inf)
+    else:
+        best: Tensor = rows.topk(2).values
+        apart = best[..., 0] - best[..., 1]
+    return apart, (apart > 0).sum() / 2, [x, x]
+
+
+_KINKS: dict[Any, Callable[..., Met]] = {
+    _aten.relu.default: _at(0.0),
+    _aten.relu_.default: _at(0.0),
+    _aten.leaky_relu.default: _at(0.0),
+    _aten.leaky_relu_.default: _at(0.0),
+    _aten._prelu_kernel.default: _at(0.0),
+    _aten.rrelu_with_noise.default: _at(0.0),
+    _aten.abs.default: _at(0.0),
+    _aten.hardsigmoid.default: _at(-3.0, 3.0),
+    _aten.hardsigmoid_.default: _at(-3.0, 3.0),
+    _aten.hardswish.default: _at(-3.0, 3.0),
+    _aten.hardswish_.default: _at(-3.0, 3.0),
+    _aten.hardtanh.default: _hardtanh,
+    _aten.hardtanh_.default: _hardtanh,
+    _aten.threshold.default: _bounded_below,
+    _aten.threshold_.default: _bounded_below,
+    _aten.clamp.default: _bounded,
+    _aten.clamp_.default: _bounded,
+    _aten.clamp.Tensor: _bounded,
+    _aten.clamp_min.default: _bounded,
+    _aten.clamp_min_.default: _bounded,
+    _aten.clamp_max.default: _below,
+    _aten.clamp_max_.default: _below,
     _aten.maximum.default: _between,
     _aten.minimum.default: _between,
-    _aten.max_pool2d_with_indices.default: _from_runner_up,
+    _aten.max.default: _largest,
+    _aten.max.dim: _largest,
+    _aten.amax.default: _largest,
+    _aten.min.default: _smallest,
+    _aten.min.dim: _smallest,
+    _aten.amin.default: _smallest,
+    _aten.max_pool2d_with_indices.default: _pooled(2),
+    _aten.max_pool3d_with_indices.default: _pooled(3),
 }
