@@ -42,6 +42,9 @@ def test_json_is_one_document(capsys):
         ["--params=-5"],
         ["--params", "1", "--optimizer", "x"],
         ["--params", "1", "--shards", "0"],
+        ["--params", "1", "--predict"],
+        ["--params", "1", "--device", "cpu"],
+        ["--params", "1", "--seed", "1"],
     ],
 )
 def test_what_cannot_be_asked_ends_with_2(words, capsys):

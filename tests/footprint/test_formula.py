@@ -100,7 +100,7 @@ def test_unknown_names_and_divisions_are_refused_with_those_there_are() -> None:
         memory(params=1, shards=2, shard="weights")
     with pytest.raises(UsageError, match="one of them"):
         memory("digits", params=1)
-    with pytest.raises(UsageError, match="belong to a number"):
+    with pytest.raises(UsageError, match="optimizer= says nothing about a task"):
         memory("digits", optimizer="adam")
     with pytest.raises(UsageError, match="nothing was named"):
         memory()

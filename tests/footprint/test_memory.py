@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.footprint.models import MODELS, loss, update_of, window_of
 from tests.profile import FULL
-from truestep import Update
+from truestep import LossScale, Policy, Update
 from truestep.errors import RunError, UsageError
 from truestep.footprint import Footprint, memory
 
@@ -314,3 +314,38 @@ def test_the_record_that_an_lstm_on_the_cpu_keeps_is_predicted_to_the_byte(polic
     found = memory(Update(made, torch.optim.SGD, loss=summed, policy=policy), [torch.randn(6, 4, 16)] * 2)
     holds(found)
     assert found.predicted.each.activations == found.measured.each.activations > 0
+
+
+def an_update() -> Update[Any]:
+    return Update(nn.Linear(4, 2), torch.optim.SGD, loss=summed, policy="fp32")
+
+
+SAID_BY_NOBODY = {"seed": 1, "device": "cpu", "scale": LossScale.static(2.0), "measure": False, "window": [torch.ones(2, 4)]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "option"),
+    [
+        *(({"params": 1e6, name: value}, name) for name, value in SAID_BY_NOBODY.items()),
+        *(
+            ({"what": "update", "window": [torch.ones(2, 4)], name: value}, name)
+            for name, value in {"seed": 1, "device": "cpu", "policy": "fp32", "microbatches": 2, "shards": 2}.items()
+        ),
+        ({"what": "logistic", "window": [torch.ones(2, 4)], "microbatches": 2}, "microbatches"),
+        ({"what": "logistic", "optimizer": "sgd"}, "optimizer"),
+    ],
+)
+def test_an_option_that_says_nothing_about_what_is_asked_is_refused_by_its_name(asked: dict[str, Any], option: str) -> None:
+    if asked.get("what") == "update":
+        asked = asked | {"what": an_update()}
+    with pytest.raises(UsageError, match=f"^{option}= says nothing about") as caught:
+        memory(**asked)
+    assert caught.value.facts["option"] == option
+
+
+def test_a_policy_of_ones_own_is_taken_as_it_is_and_not_by_its_name() -> None:
+    mine = Policy(name="mine", compute=torch.bfloat16, scale=LossScale.none())
+    found = memory("logistic", policy=mine, device="cpu")
+    named = memory("logistic", policy="bf16", device="cpu")
+    assert found.policy == "mine"
+    assert (found.predicted, found.peak_bytes) == (named.predicted, named.peak_bytes)

@@ -84,6 +84,8 @@ class Command:
             )
         if self.task is not None:
             raise UsageError("a task and --params were given", hint="leave one of them out")
+        if self.predict or self.device is not None or self.seed != 0:
+            raise UsageError("--predict, --device and --seed belong to a task", hint="a formula runs nothing: leave them out")
         return memory(
             params=self.params,
             optimizer=self.optimizer or "adamw",

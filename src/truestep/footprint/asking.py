@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
 
 from truestep.engine.policy import Policy
 from truestep.engine.scale import LossScale
@@ -80,8 +80,8 @@ def memory(  # long: two ways to ask, each argument told once
         shards, shard: among how many "states", "gradients" or "parameters" are divided (ZeRO 1, 2, 3); None tells every stage.
 
     Raises:
-        UsageError: what cannot be asked, or an update that cannot be copied. RunError: the task's own code failed, or no attempt
-            completed. Whatever an update's own loss raises passes.
+        UsageError: what cannot be asked, an option that says nothing about what is asked, or an update that cannot be copied.
+        RunError: the task's own code failed, or no attempt completed. Whatever an update's own loss raises passes.
 
     >>> memory(params="7.5B", optimizer="adam", policy="fp16-master", shards=64).stages[1].total_bytes / 1e9
     31.40625
@@ -94,9 +94,22 @@ def memory(  # long: two ways to ask, each argument told once
 
     Source: ZeRO, Rajbhandari et al. 2020, for the division.
     """
+    given = {
+        "window": window is not None,
+        "policy": policy is not None,
+        "microbatches": microbatches is not None,
+        "seed": seed != 0,
+        "device": device is not None,
+        "scale": scale is not None,
+        "measure": not measure,
+        "optimizer": optimizer is not None,
+        "shards": shards != 1,
+        "shard": shard is not None,
+    }
     if params is not None:
-        if what is not None or window is not None:
+        if what is not None:
             raise UsageError("a number of parameters and a task were given", hint="give one of them")
+        _only(given, ("policy", "microbatches", "optimizer", "shards", "shard"), "a number of parameters")
         return formula(
             params,
             optimizer=optimizer or "adamw",
@@ -105,17 +118,24 @@ def memory(  # long: two ways to ask, each argument told once
             shard=shard,
             microbatches=1 if microbatches is None else microbatches,
         )
-    if optimizer is not None or shards != 1 or shard is not None:
-        raise UsageError("optimizer, shards and shard belong to a number of parameters", hint="give params=..., as in 7.5B")
     if isinstance(what, Update):
-        if policy is not None or microbatches is not None or device is not None or scale is not None:
-            raise UsageError(
-                "an update has its own policy, device and scale, and a window its microbatches", hint="leave them out"
-            )
+        _only(given, ("window", "measure"), "an update, which has its own policy, device and scale")
         return of_update(what, window, measure=measure)
     if what is None:
         raise UsageError("nothing was named", hint="name a task, or give a number of parameters, as in params='7.5B'")
+    split = ("microbatches",) if window is None else ()
+    of = "a task" if window is None else "a task with a window of one's own"
+    _only(given, ("window", "policy", *split, "seed", "device", "scale", "measure"), of)
     task = load(what) if isinstance(what, str) else what
-    named = cast("str", Policy.named(policy or "fp16"))  # a policy of one's own has no name to be found by
-    settings = Settings(policy=named, scale=scale, microbatches=microbatches, device=device)
-    return of_task(task, settings, window, seed=seed, measure=measure)
+    asked = Policy.named(policy or "fp16")
+    settings = Settings(policy=asked.name, scale=scale, microbatches=microbatches, device=device)
+    return of_task(task, settings, window, policy=asked, seed=seed, measure=measure)
+
+
+def _only(given: Mapping[str, bool], known: Sequence[str], of: str) -> None:
+    """UsageError where something was given that has no meaning for what is asked about."""
+    for name, there in given.items():
+        if there and name not in known:
+            raise UsageError(
+                f"{name}= says nothing about {of}", hint=f"leave it out; what counts: {', '.join(known)}", option=name
+            )

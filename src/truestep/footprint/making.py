@@ -37,13 +37,18 @@ OTHER_SPLIT = 4
 """Microbatches to compare a window of one with."""
 
 
-def of_task(task: Task, settings: Settings, window: Sequence[Any] | None, *, seed: int, measure: bool) -> Footprint:
-    """The footprint of a run's first window, or of `window`, from the weights and the data that a run with `seed` has."""
+def of_task(
+    task: Task, settings: Settings, window: Sequence[Any] | None, *, policy: Policy, seed: int, measure: bool
+) -> Footprint:
+    """The footprint of a run's first window, or of `window`, from the weights and the data that a run with `seed` has.
+
+    `policy` may be one that has no name in the settings' list.
+    """
     demand_task(task)
     device = device_of(settings.device)
     with own_random_state(device):
         seed_all(seed, device)
-        setup = build(task, settings, seed=seed, device=device)
+        setup = build(task, settings, seed=seed, device=device, policy=policy)
         plan = setup.plan
 
         def split(microbatches: int) -> list[Any]:
