@@ -13,24 +13,32 @@ import math
 import runpy
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+import truestep
 from truestep.engine.clip import ClipNorm
 from truestep.engine.scale import LossScale
 from truestep.engine.update import Update
 from truestep.labs.asking.judging import Loop, judged
 from truestep.labs.asking.milestones import ATTEMPTS, BROKEN, INTERVAL, LIMIT, RATE, SCALE, Attempt, Milestone, Report, milestone
+from truestep.labs.asking.watching import Scaler, Watched, misplaced, weights
 from truestep.verification.result import Verification
 from truestep.verification.verify import verify
 
 Batch = tuple[Tensor, Tensor]
 Train = Callable[..., object]
 EXAMPLES, FEATURES = 8, 3
+BEGUN = {"begun": True}
+"""What stands in place of the report while the learner's file runs."""
+
+
+class Theirs(Exception):
+    """What the learner's file raised, as its cause; the message says which call of the scaler is why, where one is."""
 
 
 class Task:
@@ -41,7 +49,7 @@ class Task:
         for parameter in self.model.parameters():
             nn.init.zeros_(parameter)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=RATE)
-        self.scaler = torch.amp.GradScaler("cpu", init_scale=SCALE, growth_interval=INTERVAL)
+        self.scaler = Scaler(SCALE, INTERVAL)
         self.formats: set[str] = set()
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -50,30 +58,9 @@ class Task:
         self.formats.add(str(out.dtype).removeprefix("torch."))
         return nn.functional.mse_loss(out.float(), batch[1])
 
-    def weights(self) -> tuple[float, ...]:
-        """All of them."""
-        return tuple(torch.cat([each.detach().flatten() for each in self.model.parameters()]).tolist())
-
-    def seen(self, attempts: list[Attempt]) -> Loop:
+    def seen(self, attempts: Sequence[Attempt], left: Sequence[int] = ()) -> Loop:
         """What there is to tell at the end."""
-        return Loop(attempts=tuple(attempts), weights=self.weights(), formats=frozenset(self.formats))
-
-
-class Watched(list[Any]):
-    """The windows; going through them notes the state after each."""
-
-    def __init__(self, windows: list[Any], task: Task) -> None:
-        super().__init__(windows)
-        self.task = task
-        self.attempts: list[Attempt] = []
-
-    def __iter__(self) -> Iterator[Any]:
-        """Each window, and after it what has changed."""
-        for window in super().__iter__():
-            before = self.task.weights()
-            yield window
-            after = self.task.weights()
-            self.attempts.append(Attempt(scale=self.task.scaler.get_scale(), moved=after != before))
+        return Loop(attempts=tuple(attempts), weights=weights(self.model), formats=frozenset(self.formats), left=tuple(left))
 
 
 def windows(microbatches: int) -> list[list[Batch]]:
@@ -105,9 +92,10 @@ def of_the_engine(goal: Milestone) -> Loop:
 def of_the_learner(train: Train, goal: Milestone) -> Loop:
     """The whole loop, once."""
     task = Task()
-    given = Watched([window if goal.microbatches > 1 else window[0] for window in windows(goal.microbatches)], task)
-    train(task.model, task.optimizer, task.scaler, task.loss, given, LIMIT)
-    return task.seen(given.attempts)
+    given = Watched([_given(window, goal) for window in windows(goal.microbatches)], task.model, task.scaler)
+    with _theirs(task.scaler):
+        train(task.model, task.optimizer, task.scaler, task.loss, given, LIMIT)
+    return task.seen(given.attempts, given.left)
 
 
 def verified(train: Train, goal: Milestone) -> Verification:
@@ -115,8 +103,8 @@ def verified(train: Train, goal: Milestone) -> Verification:
     task = Task()
 
     def step(window: list[Batch]) -> None:
-        task.optimizer.zero_grad()  # what verify itself left is not the loop's
-        train(task.model, task.optimizer, task.scaler, task.loss, [window if goal.microbatches > 1 else window[0]], LIMIT)
+        with _theirs(task.scaler):
+            train(task.model, task.optimizer, task.scaler, task.loss, [_given(window, goal)], LIMIT)
 
     finite = [window for place, window in enumerate(windows(goal.microbatches)) if place != BROKEN]
     return verify(
@@ -124,23 +112,68 @@ def verified(train: Train, goal: Milestone) -> Verification:
     )
 
 
-def tried(path: Path, goal: Milestone) -> Report:
-    """Runs the file; what it raises is told with the lines of the file that led there."""
+def _given(window: list[Batch], goal: Milestone) -> list[Batch] | Batch:
+    return window if goal.microbatches > 1 else window[0]
+
+
+@contextmanager
+def _theirs(scaler: Scaler | None = None) -> Iterator[None]:
+    """Inside, the learner's code runs; what it raises comes out as Theirs, all but a fault of truestep that it has met."""
     try:
-        train = runpy.run_path(str(path), run_name="learner").get("train")
+        yield
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ImportError) and _inside_truestep(error):
+            raise
+        refused = isinstance(error, (RuntimeError, AssertionError)) and scaler is not None
+        raise Theirs((misplaced(scaler.calls) if refused and scaler is not None else None) or "") from error
+
+
+def _inside_truestep(error: BaseException) -> bool:
+    """Whether it was raised by a line of truestep."""
+    frames = [each.filename for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<")]
+    return Path(frames[-1]).is_relative_to(Path(truestep.__file__).parent) and frames[-1] != __file__
+
+
+def tried(path: Path, goal: Milestone) -> Report:
+    """Runs the file; what it raises is told with the lines of the file that led there, and what truestep raises goes on."""
+    try:
+        with _theirs():
+            train = runpy.run_path(str(path), run_name="learner").get("train")
         if not callable(train):
             off = "the file defines no function `train`: begin with the file that --milestone prints"
             return Report(milestone=goal.name, passed=False, off=(off,))
         engine, yours = of_the_engine(goal), of_the_learner(train, goal)
         return judged(goal, yours, engine, verified(train, goal) if yours.attempts else None)
-    except (Exception, SystemExit) as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [f"line {each.lineno}: {each.line}" for each in frames if each.filename == str(path)]
-        raised = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no words'}"
-        return Report(milestone=goal.name, passed=False, off=(" <- ".join([raised, *reversed(lines)]),))
+    except Theirs as theirs:
+        return Report(milestone=goal.name, passed=False, off=(_told(theirs, path),))
+
+
+def _told(theirs: Theirs, path: Path) -> str:
+    """Why, where that is known, and what was raised from which lines."""
+    error = theirs.__cause__
+    assert error is not None
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f"line {each.lineno}: {each.line}" for each in frames if each.filename == str(path)]
+    raised = " <- ".join([raised_words(error), *reversed(lines)])
+    return f"{theirs} ({raised})" if str(theirs) else raised
+
+
+def raised_words(error: BaseException) -> str:
+    """Its kind and its first line."""
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no words'}"
+
+
+def main(file: Path, name: str, report: Path) -> None:
+    """Writes the report of a file, or that truestep itself has failed."""
+    torch.set_num_threads(1)
+    report.write_text(json.dumps(BEGUN), encoding="utf-8")
+    try:
+        record = tried(file, milestone(name)).record()
+    except Exception as error:
+        traceback.print_exc()
+        record = {"failed": raised_words(error)}
+    report.write_text(json.dumps(record), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    report = tried(Path(sys.argv[1]), milestone(sys.argv[2]))
-    Path(sys.argv[3]).write_text(json.dumps(report.record()), encoding="utf-8")
+    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
