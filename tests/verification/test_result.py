@@ -71,6 +71,18 @@ def test_a_gradient_that_is_zero_in_both_is_no_row_that_lies_within():
     assert (both.verdict, both.attempt, both.words) == ("within", 1, None)
 
 
+def test_a_headline_says_where_not_all_parameters_were_judged():
+    noise = judgement(None, tolerance=None, words="its gradient is 0 but for rounding")
+    skipped = [Skipped(attempt=1, reason="overflow", detail=None)]
+    some = verification(judgement(True), noise, noise, skipped=skipped, attempts=2)
+    assert some.passed
+    assert "; 1 of 3 parameters judged; 1 of 2 attempts compared" in some.headline
+    assert some.record()["judged"] == 1
+    assert verification(judgement(True), noise).headline.endswith("; 1 of 2 parameters judged")
+    assert "judged" not in verification(judgement(True)).headline
+    assert "1 of 2 parameters judged" in verification(judgement(False, 4.0), noise).headline
+
+
 @pytest.mark.parametrize("within", [None, False])
 def test_what_has_no_tolerance_shows_no_percentage_and_its_reason(within):
     noise = judgement(within, 5.0, 1e-9, tolerance=None, words="its gradient is 0 but for rounding")

@@ -662,6 +662,23 @@ def test_a_loss_that_does_not_take_the_loops_half_weights_says_so_with_its_line_
     assert verify(step, windows_of(8, 8), model=model, optimizer=optimizer, loss=casting).passed
 
 
+def test_a_loop_in_tf32_is_held_to_what_tf32_explains_and_its_full_batch_is_float32s(arithmetic):
+    model = net()
+    optimizer = sgd(model)
+
+    def as_if_in_tf32():
+        for p in model.parameters():
+            p.grad.mul_(1 + 2.0**-11)
+
+    step = loop(model, optimizer, share=by_examples, before_step=as_if_in_tf32)
+    assert not checked(step, windows_of(4, 4), model, optimizer).passed
+    with arithmetic("matmul", "tf32"):
+        result = checked(step, windows_of(4, 4), model, optimizer)
+    assert result.passed, result
+    assert "tf32: unit roundoff u = 2^-11" in result.criterion[0]
+    assert "e / 2^-24" in str(result)
+
+
 def test_what_the_signatures_promise_is_what_the_functions_behind_them_take():
     promised = [inspect.signature(each).parameters for each in typing.get_overloads(verify)]
     for own, function in ((promised[0], _task), (promised[2], subject_of_step)):

@@ -128,6 +128,13 @@ def available(device: torch.device) -> list[str]:
     return []
 
 
+def float32_arithmetics(device: torch.device) -> tuple[str, str, str]:
+    """Of float32 products, convolutions and recurrences on `device`, as set at present: "ieee", "tf32" or "bf16"."""
+    process = str(torch.backends.fp32_precision)  # type: ignore[attr-defined]  # torch's stubs lack it
+    products, convolutions, recurrences = (_effective(str(each.fp32_precision), process) for each in _libraries(device))
+    return products, convolutions, recurrences
+
+
 def scale_of(policy: Policy, scale: LossScale | None, *, allow_underflow: bool) -> LossScale:
     """The loss scale that was asked for, or the policy's own.
 

@@ -164,15 +164,15 @@ class Comparison:
         assert self._rounded is not None
         assert self._plain is not None
         return Computed(
-            unit=self._rounded.unit,
-            format=self._rounded.name,
+            unit=self._rounded.format.unit,
+            format=self._rounded.format.name,
             operations=self._rounded.count,
-            smallest=self._rounded.smallest,
+            smallest=self._rounded.format.smallest,
             scale=scale,
             microbatches=microbatches,
             kinks=0.0,
             clip=self._beyond_the_limit(found.judge, held),
-            plain_unit=self._plain.unit,
+            plain_unit=self._plain.format.unit,
             judged_by_float64=found.why_not is None,
         )
 
@@ -207,8 +207,8 @@ class Comparison:
             notes.append("whole numbers in the microbatches were added up, as counts are: say join= where they are none")
         if found.why_not is not None:
             notes.append(f"float64 could not be had ({found.why_not}): the plain float32 full batch judges")
-        if self._plain is not None and self._plain.unit > FLOAT32_UNIT:
-            notes.append(f"the model computes in {self._plain.name} by itself, in the plain full batch too")
+        if self._plain is not None and self._plain.format.unit > FLOAT32_UNIT:
+            notes.append(f"the model computes in {self._plain.format.name} by itself, in the plain full batch too")
         if self._compared[-1].whole.reference == 0:
             notes.append("the gradient of a full batch is 0 everywhere: equality says nothing there")
         self._notes |= dict.fromkeys([*notes, *_steps(arrival, self._subject)])

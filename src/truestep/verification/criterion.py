@@ -171,16 +171,16 @@ def _undecided(gap: Gap, words: str) -> Judgement:
 
 def derivation(computed: Computed) -> tuple[str, ...]:
     """The criterion in words, with the numbers of this attempt."""
-    power = round(-math.log2(computed.unit))
+    power, v = round(-math.log2(computed.unit)), f"2^-{round(-math.log2(computed.plain_unit))}"
     lines = [
         f"the coarsest format that operations rounded to is {computed.format}: unit roundoff u = 2^-{power} ="
         f" {significant(computed.unit)}",
         f"D = {computed.operations:.0f} operations a microbatch rounded to it: independent, they add up to u sqrt(D) ="
         f" {significant(computed.unit * math.sqrt(computed.operations))}",
-        "each gradient magnifies a rounding by e / 2^-24, where e is float32's own error against float64; times u"
+        f"each gradient magnifies a rounding by e / {v}, where e is the plain full batch's own error against float64; times u"
         if computed.judged_by_float64
         else "float64 could not be had: what each gradient magnifies is not measured",
-        f"tolerance = {SAFETY:g} (u sqrt(D) |r| + (u / 2^-24) e) + kinks + clip + underflow, relative to |r|",
+        f"tolerance = {SAFETY:g} (u sqrt(D) |r| + (u / {v}) e) + kinks + clip + underflow, relative to |r|",
     ]
     if computed.kinks:
         lines.append(f"kinks: elements nearer to one than roundings reach move {percent(computed.kinks, 2)} of |r|")

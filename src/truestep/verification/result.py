@@ -90,7 +90,7 @@ class Verification:
 
     @property
     def headline(self) -> str:
-        """The verdict in a sentence, and how many attempts it rests on where some were skipped."""
+        """The verdict in a sentence, and how many parameters and attempts it rests on where that is not all of them."""
         return f"{'passed' if self.passed else 'FAILED'}: {self._because}{self._beside}"
 
     @property
@@ -116,9 +116,10 @@ class Verification:
 
     @property
     def _beside(self) -> str:
+        judged = f"; {self.judged} of {counted(len(self.rows), 'parameter')} judged" if 0 < self.judged < len(self.rows) else ""
         if not self.skipped or not self.compared:
-            return ""
-        return f"; {self.compared} of {self.attempts} attempts compared, {len(self.skipped)} skipped ({self._reasons})"
+            return judged
+        return f"{judged}; {self.compared} of {self.attempts} attempts compared, {len(self.skipped)} skipped ({self._reasons})"
 
     @property
     def _reasons(self) -> str:
@@ -133,6 +134,7 @@ class Verification:
             "passed": self.passed,
             "headline": self.headline,
             "compared": self.compared,
+            "judged": self.judged,
             **fields,
         }
         plain: dict[str, Any] = _plain(found)
