@@ -7,7 +7,7 @@ import math
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from truestep.labs.asking.ask import Choice, Number, Option, Tempting
+from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
 from truestep.labs.chosen import ROUNDINGS, TORCH_ADDS, Vector, by_the_engine, linear, loss
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Shown, Table, Wrong
@@ -35,6 +35,13 @@ def shows() -> Shown:
         )
         trace = {first: by_hand(gradient, scale, limit, first=first) for first in ("unscale", "clip")}
         reached = trace["clip"][-1]
+        stored = Check(
+            what=f"{row}: gradient as backward stores it",
+            expected=tuple(value * scale for value in gradient),
+            measured=trace["unscale"][0],
+            within=norm * scale * 2 * 2.0**-24,
+            because=f"{', '.join(f'{value:g}' for value in gradient)} times {scale:g}; it and the product round",
+        )
         expected = tuple(value / scale for value in _cut(tuple(value * scale for value in gradient), limit))
         damage = Check(
             what=f"{row}: gradient at the optimizer, clipped while scaled",
@@ -44,7 +51,7 @@ def shows() -> Shown:
             because=f"{norm * scale:g} is held against {limit:g}, then divided by {scale:g}; torch adds 1e-6 to the norm",
         )
         short = math.hypot(*engine) / math.hypot(*reached)
-        checks.append(check)
+        checks += [stored, check]
         wrong.append(Wrong(how="clip, then unscale", check=damage, damage=f"{short:.4g} times too small"))
         rows = tuple((f"{first} first", *stages, math.hypot(*stages[-1])) for first, stages in trace.items())
         traces.append(Table(title=f"{row}, by hand", columns=STAGES, rows=rows))
@@ -116,6 +123,20 @@ LAB = Lab(
                     why="Tempting, because the loss still falls: a step 100 times too short looks like a small learning rate.",
                 ),
             ),
+        ),
+        Open(
+            key="both",
+            prompt="True norm 2, scale 100, limit 1. Give the result of both orders, say which is right and why, and write a "
+            "test that tells them apart.",
+            rubric=(
+                "Both results: norm 1 unscaled first, 0.01 clipped first",
+                "The order: unscale, then clip, because the limit is in the units of the true gradient",
+                "A test with a known gradient, longer than the limit, that asserts what reaches the optimizer",
+            ),
+            strong="Unscaled first, 2 is cut to 1. Clipped first, 200 is cut to 1 and divided to 0.01. With SGD at rate 1 from a "
+            "weight of 0 and a loss whose gradient is 2, I assert that the weight is -1 after one update.",
+            weak="Unscale first, as the notes say.",
+            follow_up="Which known gradient would pass your test in either order?",
         ),
     ),
 )
