@@ -10,7 +10,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 import truestep
-from truestep.labs.asking.ask import Build, Choice, Number, Open, Option, Tempting
+from truestep.labs.asking.ask import Buckets, Build, Choice, Number, Open, Option, Tempting
 from truestep.labs.chosen import ROUNDINGS, TORCH_ADDS, linear, loss
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
@@ -33,6 +33,8 @@ LIMIT, SCALE = 2.0, 1024.0
 RIGHT: Left = (1.2 + 0.5 * 0.3, 1.6 + 0.5 * 0.4, SCALE * 2 * 2 / 2, 0.25)
 WITHIN = 4 * (ROUNDINGS + TORCH_ADDS)
 LEFT = "720 orders, by what they leave after three windows"
+WITHOUT = "the right order with one operation left out, after three windows"
+UNUSABLE, ELSEWHERE, NEXT = "the weights are no numbers", "they moved another way", "nothing yet: the next windows"
 ZEROED = ("before the forward", "between forward and backward", "after the backward", "after the step", "never")
 
 
@@ -40,6 +42,7 @@ def shows() -> Shown:
     """Every order by hand, beside the engine's one."""
     found = {order: by_hand(order) for order in itertools.permutations(OPERATIONS)}
     engine = by_the_engine()
+    without = tuple(_without(operation) for operation in OPERATIONS)
     checks = (
         Check(
             what="the engine: two distances moved, scale, rate",
@@ -61,9 +64,17 @@ def shows() -> Shown:
             measured=sum(bool(broken(order)) == alike(left, engine) for order, left in found.items()),
             because="no rule can be spared, and none is missing",
         ),
+        Check(
+            what=f"moved with one left out: {', '.join(OPERATIONS)}",
+            expected=(1.2 + 0.5 * 1.2, math.inf, 3 + 0.5 * 0.3, 0.0, RIGHT[0], 1.2 + 0.3),
+            measured=tuple(row[1] for row in without),
+            within=WITHIN,
+            because="[300, 400] is cut like [3, 4]; the overflow is stepped by; 3 passes; no step; as it should be; rate 1 twice",
+        ),
     )
     wrong = tuple(_wrong(rule, found) for rule in RULES)
-    return Shown(checks=checks, wrong=wrong, edges=(_zero(),), tables=(_outcomes(found),))
+    less = Table(title=WITHOUT, columns=("left out", "moved", "scale", "rate"), rows=without)
+    return Shown(checks=checks, wrong=wrong, edges=(_zero(),), tables=(_outcomes(found), less))
 
 
 def by_hand(order: Order) -> Left:
@@ -87,6 +98,19 @@ def by_hand(order: Order) -> Left:
             elif operation == "schedule" and finite:
                 rate /= 2
     return _left(weight, scale, rate)
+
+
+def _without(operation: str) -> tuple[str, float, float, float]:
+    """The right order less one operation: how far the first weight moved, the scale, the rate."""
+    left = by_hand(tuple(each for each in OPERATIONS if each != operation))
+    return operation, left[0], left[2], left[3]
+
+
+def _is_for(row: tuple[str, float, float, float]) -> str:
+    """What an operation is for, by what goes wrong without it."""
+    if math.isinf(row[1]):
+        return UNUSABLE
+    return ELSEWHERE if abs(row[1] - RIGHT[0]) > WITHIN else NEXT
 
 
 def by_the_engine() -> Left:
@@ -218,6 +242,20 @@ LAB = Lab(
                     why="Tempting, since the check does find the overflow. It finds it after the weights were written.",
                 ),
             ),
+        ),
+        Buckets(
+            key="left-out",
+            prompt="Take one step away, run three windows of which the last overflows: what is wrong afterwards?",
+            buckets=(UNUSABLE, ELSEWHERE, NEXT),
+            answer=lambda shown: {row[0]: _is_for(row) for row in shown.table(WITHOUT).rows},
+            why={
+                "unscale": "the limit is held against 300 and 400 too, so that a short gradient moves as far as a long one",
+                "check": "the third window's infinity is stepped by",
+                "clip": "3 and 4 pass in full, where the limit is 2",
+                "step": "nothing moves at all",
+                "scale": "the weights are right so far; after the overflow the same scale overflows again",
+                "schedule": "the second window is stepped by the first one's rate",
+            },
         ),
         Open(
             key="take-away",
