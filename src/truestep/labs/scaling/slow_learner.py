@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import torch
@@ -91,6 +92,13 @@ def shows() -> Shown:
             because="the line of the clip in the script below",
         ),
         Check(
+            what="how many times too short audit says the update was",
+            expected=SCALE,
+            measured=factor(finding),
+            within=SCALE * 2.0**-9,
+            because="1 / (limit over scale), printed to whole numbers; four float16 roundings of 2^-11",
+        ),
+        Check(
             what="the repaired loop passes verify",
             expected=True,
             measured=repaired.passed,
@@ -149,6 +157,12 @@ def audited() -> truestep.audit.Finding:
             loop["step"](window)
     (finding,) = findings.faults
     return finding
+
+
+def factor(finding: truestep.audit.Finding) -> float:
+    """The number in the sentence on the damage."""
+    found = re.search(r"([\d,.]+) times too small", finding.damage or "")
+    return float(found[1].replace(",", "")) if found else 0.0
 
 
 def _short(wrong: list[float], right: list[float]) -> Wrong:
