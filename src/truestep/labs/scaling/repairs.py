@@ -39,7 +39,7 @@ def shows() -> Shown:
         ),
         multiplied,
     )
-    wrong = (_divided(found[1 / SCALE]), _left_scaled_sgd(), _left_scaled_adam())
+    wrong = (_divided(found[1 / SCALE]), _left_scaled_sgd(), _left_scaled_adam(), _left_scaled_clipped())
     rows = (
         ("unscale, clip to the limit", right, right / GRADIENT),
         ("clip to limit x scale, unscale", found[SCALE], found[SCALE] / GRADIENT),
@@ -51,9 +51,9 @@ def shows() -> Shown:
     return Shown(checks=checks, wrong=wrong, edges=(_adam_hides(), _stale()), tables=(table,))
 
 
-def clipped_scaled(limit: float, *, scale: float = SCALE, unscaled_by: float = SCALE) -> float:
+def clipped_scaled(limit: float, *, gradient: float = GRADIENT, scale: float = SCALE, unscaled_by: float = SCALE) -> float:
     """The gradient of a loop that clips while scaled to `limit` and then unscales."""
-    model, x = linear((GRADIENT,))
+    model, x = linear((gradient,))
     torch.autograd.backward(loss(model, x) * scale)
     clip_grad_norm_(model.parameters(), limit)
     assert model.weight.grad is not None
@@ -120,8 +120,21 @@ def _left_scaled_adam() -> Wrong:
     return Wrong(
         how="leave the gradient scaled, with Adam, where gradients are as small as its epsilon",
         check=check,
-        damage=f"{reached / moved('Adam', TINY, scale=1.0):.4g} times too far; and any clip cuts all of it",
+        damage=f"{reached / moved('Adam', TINY, scale=1.0):.4g} times too far",
     )
+
+
+def _left_scaled_clipped() -> Wrong:
+    """Two gradients that differ eight times, both under the limit, come out alike."""
+    reached = tuple(clipped_scaled(LIMIT, gradient=gradient, unscaled_by=1.0) for gradient in (GRADIENT / 8, GRADIENT))
+    check = Check(
+        what="gradients of 0.025 and 0.2, left scaled, after a clip at 1",
+        expected=(LIMIT, LIMIT),
+        measured=reached,
+        within=LIMIT * (ROUNDINGS + TORCH_ADDS / (GRADIENT / 8 * SCALE)),
+        because="25.6 and 204.8 are both longer than 1, and both are cut to it; torch adds 1e-6 to the norm",
+    )
+    return Wrong(how="leave the gradient scaled, and clip", check=check, damage="whatever their length, all of it is cut")
 
 
 def _adam_hides() -> Edge:
@@ -147,7 +160,7 @@ def _stale() -> Edge:
             expected=0.1 * SCALE / (2 * SCALE),
             measured=reached,
             within=0.05 * (ROUNDINGS + TORCH_ADDS / (GRADIENT * 2 * SCALE)),
-            because="409.6 is cut to 102.4 and divided by 2048: half the limit, so the product is made anew at each step",
+            because="409.6 is cut to 102.4 and divided by 2048: half the limit, so the product is made anew at each attempt",
         ),
     )
 
@@ -207,10 +220,10 @@ LAB = Lab(
             prompt="A change request reads: 'clip at max_norm * scaler.get_scale(), then scaler.step'. Would you take it?",
             rubric=(
                 "The result is right: limit and gradient are in the same units",
-                "The scale has to be read at each step, and nothing may move it in between",
+                "The scale has to be read at each attempt, and nothing may move it in between",
                 "unscale_ before the clip says the same in torch's own words, and a logged norm is then in original units",
             ),
-            strong="It is right as long as the scale is read in that very step. I would still ask for unscale_ and a plain "
+            strong="It is right as long as the scale is read in that very attempt. I would still ask for unscale_ and a plain "
             "limit: the logged norm is then in original units, and no stale product can be kept.",
             weak="No, one must never clip before unscaling.",
         ),
