@@ -180,7 +180,7 @@ LAB = Lab(
                 "Unscaled (or never scaled) below the smallest normal number: bits or the number are lost",
                 "A scale that is no power of two: last bits change",
             ),
-            strong="1.5 x 65536 is infinite in float16. 1e-7 at scale 1 has one bit left. At a scale of 1000 products round, so "
+            strong="1.5 x 65536 is infinite in float16. 1e-7 at scale 1 has two bits left. At a scale of 1000 products round, so "
             "last bits change though nothing is lost.",
             weak="Very large scales are inaccurate.",
             follow_up="Is a scale of 2^-10 exact for a gradient of 1e-42 in float32?",
