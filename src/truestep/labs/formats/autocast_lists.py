@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -35,6 +36,7 @@ OPERATIONS: dict[str, dict[str, Call]] = {
         "softmax": lambda x: torch.softmax(x, -1),
         "layer_norm": lambda x: functional.layer_norm(x, (4,)),
         "exp": torch.exp,
+        "log": torch.log,
         "pow": lambda x: x.pow(2),
         "sum": torch.sum,
         "norm": torch.linalg.vector_norm,
@@ -65,7 +67,12 @@ def shows() -> Shown:
     )
     rows = tuple((name, kind_of(pair), *pair) for name, pair in found.items())
     table = Table(title=FOUND, columns=("operation", "computed in", "from float32", "from float16"), rows=rows)
-    return Shown(checks=checks, wrong=(_exponential(), _squares(), _sum()), edges=(_softmax(), _cross_entropy()), tables=(table,))
+    return Shown(
+        checks=checks,
+        wrong=(_exponential(), _squares(), _sum()),
+        edges=(*_backward(), _softmax(), _cross_entropy()),
+        tables=(table,),
+    )
 
 
 def computed(call: Call) -> tuple[str, str]:
@@ -119,9 +126,68 @@ def _sum() -> Wrong:
     return Wrong(how="a long sum in float16", check=check, damage="the last 452 ones are not counted")
 
 
+class Product(torch.autograd.Function):
+    """Elementwise forward, and a backward with a product of matrices, which notes the format that it ran in."""
+
+    ran: torch.dtype
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        """Twice the input, in its format."""
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        """The gradient times a matrix of ones."""
+        product = grads[0] @ torch.ones(4, 4)
+        Product.ran = product.dtype
+        return product.float()
+
+
+def backward(*, inside: bool) -> str:
+    """The format of a product that a backward computes of its own, with the backward inside of autocast, or outside."""
+    with torch.autocast("cpu", dtype=torch.float16):
+        total = Product.apply(torch.ones(4, 4, requires_grad=True)).sum()
+    with torch.autocast("cpu", dtype=torch.float16, enabled=inside):
+        torch.autograd.backward(total)
+    return str(Product.ran).removeprefix("torch.")
+
+
+def _backward() -> tuple[Edge, ...]:
+    """'Autocast wraps forward and backward': it is the forward alone."""
+    layer = torch.nn.Linear(4, 4)
+    with operations(layer) as seen:
+        with torch.autocast("cpu", dtype=torch.float16):
+            total = layer(torch.ones(4, 4)).float().sum()
+        torch.autograd.backward(total)
+    products = {str(each.inputs[0]).removeprefix("torch.") for each in seen.calls if each.name == "aten.mm"}
+    return (
+        Edge(
+            where="autocast is said to wrap forward and backward: a linear layer whose backward stands outside of it",
+            check=Check(
+                what="formats of the products in that backward",
+                expected=(LOW,),
+                measured=tuple(products),
+                because="torch's page: backward operators run in the type that autocast used for the forward ones. It need not "
+                "be wrapped",
+            ),
+        ),
+        Edge(
+            where="and a backward that is written by hand, with a float32 product",
+            check=Check(
+                what="that product with the backward outside of autocast, and inside",
+                expected=(HIGH, LOW),
+                measured=(backward(inside=False), backward(inside=True)),
+                because="wrapped, the backward's own operators are cast once more, which nobody chose: wrap the forward alone",
+            ),
+        ),
+    )
+
+
 def _softmax() -> Edge:
     return Edge(
-        where="the CPU's lists are not CUDA's: there softmax, layer_norm, exp, pow, sum and norm are cast to float32",
+        where="the CPU's lists are not CUDA's: there, by torch's page (it was not measured here), softmax, layer_norm, exp, log, "
+        "pow, sum and norm are cast to float32",
         check=Check(
             what="softmax of a float16 input on the CPU",
             expected=LOW,
@@ -157,8 +223,8 @@ LAB = Lab(
     claim="Autocast computes products and convolutions in the low format, and softmax, norms, losses, exponentials, logarithms, "
     "powers and large sums in float32.",
     source="torch's automatic mixed precision package, 'Autocast Op Reference'",
-    condition="that is CUDA's list. The CPU's has products, convolutions and losses as it says; softmax, norms, exp, pow and sum "
-    "are on none and take what comes.",
+    condition="that is CUDA's list, which is not measured here. The CPU's has products, convolutions and losses as it says; "
+    "softmax, norms, exp, log, pow and sum are on none and take what comes.",
     shows=shows,
     after=(
         After(lab="bits", why="where float16 ends is why sums and exponentials are not computed in it"),
