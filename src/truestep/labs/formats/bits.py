@@ -173,16 +173,20 @@ LAB = Lab(
         ),
         Choice(
             key="70000",
-            prompt="An activation is 70000. Which 16-bit format can hold it?",
+            prompt="An activation is 70000. Which 16-bit format stores it as a finite number?",
             answer=lambda shown: _holding(shown.measured("70000 in fp16, and in bf16")),
             options=(
                 Option(text="float16", value="fp16", why="Tempting for its finer mantissa. Its range ends at 65504."),
                 Option(
-                    text="bfloat16", value="bf16", why="It has float32's 8 bits of exponent; the price is a step of 512 here."
+                    text="bfloat16",
+                    value="bf16",
+                    why="It has float32's 8 bits of exponent; it stores 70144, for its step is 512 here.",
                 ),
                 Option(text="both", value="both", why="Both have 16 bits, and as many codes. They lie at different places."),
                 Option(
-                    text="neither", value="neither", why="Neither holds it exactly in all its digits, but bfloat16 is near it."
+                    text="neither",
+                    value="neither",
+                    why="Tempting, for neither stores 70000 exactly: bfloat16 has 70144, which is finite.",
                 ),
             ),
             eliminate=True,
