@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 import truestep
-from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
+from truestep.labs.asking.ask import Choice, Column, Number, Open, Option, Tempting
 from truestep.labs.chosen import linear, loss
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
@@ -16,7 +16,13 @@ G1, G2 = 0.5, 1.0
 """The gradients of the two microbatches."""
 FIRST, SECOND = 1024.0, 2048.0
 SUM = G1 + G2
+WHOLE = "a window of four by the engine whose second microbatch overflows"
 WINDOWS = "two windows by the engine, its scale doubling after each"
+OVERFLOWING = (G1, 1e36, G1, G2)
+"""The gradients of four microbatches; the second is infinite in float32 once it is scaled by 2048."""
+LOSSES = (0.75, 0.5, 1.25, 0.5)
+"""Losses of four microbatches, each the gradient of a weight of 1 too."""
+TRACE = "a window of four, by torch's GradScaler, step by step"
 SUMMED = "what one division leaves of 0.5 and 1"
 
 
@@ -48,11 +54,12 @@ def shows() -> Shown:
         columns=("first scale", "second scale", "stored", "divided by the second"),
         rows=tuple((one, two, *accumulated(one, two)) for one, two in pairs),
     )
+    trace = Table(title=TRACE, columns=("microbatch", "loss", "loss scale", "scaled loss", "stored"), rows=traced())
     return Shown(
-        checks=checks,
+        checks=(*checks, *_overflowing(), _scaled(trace)),
         wrong=(_grown(), _shrunk(), _named(), _unscaled_inside()),
         edges=(_converted(),),
-        tables=(table, sums),
+        tables=(table, sums, trace),
     )
 
 
@@ -68,6 +75,56 @@ def by_the_engine(count: int) -> tuple[list[truestep.Outcome], list[float]]:
         outcomes.append(update([torch.tensor([[G1]]), torch.tensor([[G2]])]))
         reached.append(before - model.weight.item())
     return outcomes, reached
+
+
+def _overflowing() -> tuple[Check, Check]:
+    """A window by the engine whose second microbatch of four overflows."""
+    model, _ = linear((G1,))
+    sgd = torch.optim.SGD(model.parameters(), lr=1.0)
+    update = truestep.Update(model, sgd, loss=loss, scale=truestep.LossScale.dynamic(SECOND))
+    outcome = update([torch.tensor([[gradient]]) for gradient in OVERFLOWING])
+    return (
+        Check(
+            what=WHOLE,
+            expected=("backward overflow", "4 microbatches"),
+            measured=(str(outcome.skip.reason) if outcome.skip else "completed", f"{outcome.microbatches} microbatches"),
+            because="1e36 x 2048 is beyond 3.4e38: the window is run to its end and skipped as a whole",
+        ),
+        Check(
+            what="scale of that window, scale after it, way of the weight",
+            expected=(SECOND, SECOND / 2, 0.0),
+            measured=(outcome.loss_scale, outcome.next_loss_scale, model.weight.item()),
+            because="one decision a window, after it: half the scale, and nothing of it reaches the weight",
+        ),
+    )
+
+
+def traced() -> tuple[tuple[str, float, float, float, float], ...]:
+    """Of each microbatch its loss, the scale, the scaled loss, and what .grad holds after it; each loss over 4."""
+    weight = torch.nn.Parameter(torch.ones(()))
+    scaler = torch.amp.GradScaler("cpu", init_scale=FIRST)
+    rows = []
+    for number, value in enumerate(LOSSES, 1):
+        mean = weight * value
+        scaled = scaler.scale(mean / len(LOSSES))
+        torch.autograd.backward(scaled)
+        assert weight.grad is not None
+        rows.append((str(number), mean.item(), scaler.get_scale(), scaled.item(), weight.grad.item()))
+    return tuple(rows)
+
+
+def _scaled(trace: Table) -> Check:
+    return Check(
+        what="scaled loss of each microbatch, each loss over 4",
+        expected=tuple(value / len(LOSSES) * FIRST for value in LOSSES),
+        measured=trace.column("scaled loss"),
+        because="loss / 4 x 1024: the weight stays in it, the scale is divided out; powers of two are exact",
+    )
+
+
+def constant(trace: Table) -> tuple[str, ...]:
+    """The columns in which every row has the same."""
+    return tuple(name for name in trace.columns if len(set(trace.column(name))) == 1)
 
 
 def accumulated(first: float, second: float) -> tuple[float, float]:
@@ -206,9 +263,7 @@ LAB = Lab(
         Choice(
             key="overflow",
             prompt="The second of four microbatches overflows at scale 2048. What may the loop do?",
-            answer=lambda shown: (
-                "skip" if shown.measured("the scale halves inside the window, as after an overflow") != SUM else "go on"
-            ),
+            answer=lambda shown: "go on" if shown.measured(WHOLE)[0] == "completed" else "skip",
             options=(
                 Option(
                     text="go on to the end of the window, skip it as a whole, then halve the scale",
@@ -219,6 +274,36 @@ LAB = Lab(
                     text="halve the scale and run the other microbatches with it",
                     value="go on",
                     why="Tempting, for it saves the window. What is stored bears 2048, and besides it is not finite.",
+                ),
+            ),
+        ),
+        Column(
+            key="scaled",
+            prompt="Each loss is divided by the 4 microbatches and scaled. From which number does each backward begin?",
+            table=lambda shown: shown.table(TRACE),
+            blank="scaled loss",
+            why="loss / 4 x 1024, with the same scale in all four.",
+        ),
+        Choice(
+            key="cannot-change",
+            prompt="Step through the trace of that window. Which column may not change from row to row, whatever the data, and "
+            "what would happen if it did?",
+            answer=lambda shown: ", ".join(constant(shown.table(TRACE))),
+            options=(
+                Option(
+                    text="the loss scale: what is stored already would count by old over new scale",
+                    value="loss scale",
+                    why="One division at the end takes out one number.",
+                ),
+                Option(
+                    text="the scaled loss: backwards of different size could not be added",
+                    value="scaled loss",
+                    why="Tempting, but losses differ, and so do scaled ones. They are added in one unit, the scale's.",
+                ),
+                Option(
+                    text="what is stored: it is only written after the last microbatch",
+                    value="stored",
+                    why="Tempting: the optimizer reads it once. Each backward adds to it.",
                 ),
             ),
         ),
