@@ -19,6 +19,8 @@ LAST_DIGIT = 2.0**-29
 """What the last bit of a float32 number between 1/64 and 1/32 is worth, such as 0.03."""
 SEEDS = (42, 0, 1, 2, 3, 4, 5, 6)
 UPDATES = 3
+MANY = 50
+"""Updates in a row, each of the two ways from weights of its own."""
 APART = "4 x 32 beside 1 x 128, after one update"
 Microbatch = tuple[torch.Tensor, torch.Tensor]
 
@@ -28,6 +30,11 @@ def shows() -> Shown:
     many, one = (weights(42, size) for size in (SIZE, ROWS))
     printed = tuple(round(value, DIGITS) for value in exact(42))
     passed = {seed: verified(seed) for seed in SEEDS[:4]}
+    rows = tuple(
+        (str(seed), gap, gap / LAST_DIGIT, bound(seed))
+        for seed in SEEDS
+        for gap in [apart(weights(seed, SIZE), weights(seed, ROWS))]
+    )
     checks = (
         Check(
             what="w after 4 x 32, to the printed digits",
@@ -49,16 +56,30 @@ def shows() -> Shown:
             because="0 but for rounding: two sums of 128 terms round at most 127 times each, the step twice",
         ),
         Check(
+            what="it is not 0, and at most four last digits of 0.03",
+            expected=True,
+            measured=0 < apart(many, one) <= 4 * LAST_DIGIT,
+            because="about 4e-9: roundings of sums happen to one side or the other, so few are left of 127",
+        ),
+        Check(
+            what=f"seeds of {len(SEEDS)} whose largest difference is within their own bound",
+            expected=len(SEEDS),
+            measured=sum(gap <= limit for _, gap, _, limit in rows),
+            because="the same bound from each seed's rows",
+        ),
+        Check(
+            what=f"largest difference after {MANY} updates in a row",
+            expected=0.0,
+            measured=apart(*(weights(42, size, updates=MANY) for size in (SIZE, ROWS))),
+            within=drift(42),
+            because="at this rate the exact update takes no two weights further apart, so that each adds its own roundings",
+        ),
+        Check(
             what=f"seeds of 4 whose {UPDATES} updates are within what verify derives",
             expected=len(passed),
             measured=sum(each.passed for each in passed.values()),
             because="3 (u sqrt(D) |r| + e): u = 2^-24, D roundings counted as it ran, e float32's own error against float64",
         ),
-    )
-    rows = tuple(
-        (str(seed), gap, gap / LAST_DIGIT, bound(seed))
-        for seed in SEEDS
-        for gap in [apart(weights(seed, SIZE), weights(seed, ROWS))]
     )
     table = Table(title=APART, columns=("seed", "largest difference", "in last digits of 0.03", "derived bound"), rows=rows)
     return Shown(checks=checks, wrong=(_allows_anything(),), edges=(_bits(rows), _order(), _one()), tables=(table,))
@@ -92,10 +113,11 @@ def window(seed: int, *sizes: int) -> list[Microbatch]:
     return list(zip(torch.split(x, cuts), torch.split(y, cuts), strict=True))
 
 
-def weights(seed: int, *sizes: int, weigh: bool = True) -> tuple[float, ...]:
-    """w after one update."""
+def weights(seed: int, *sizes: int, weigh: bool = True, updates: int = 1) -> tuple[float, ...]:
+    """w after so many updates by the same rows."""
     update = made(weigh=weigh)
-    update(window(seed, *sizes))
+    for _ in range(updates):
+        update(window(seed, *sizes))
     return tuple(update.weights()["weight"][0].tolist())
 
 
@@ -117,6 +139,21 @@ def bound(seed: int) -> float:
     x = data(seed)[0].abs().double()
     longest = LR * (x.sum(0) / 2 / ROWS).max().item()
     return 2 * longest * (ROWS - 1 + 2) * UNIT
+
+
+def drift(seed: int) -> float:
+    """How far apart the two w can be after `MANY` updates in a row.
+
+    The loss is convex and bends by at most L = the mean of (|x|^2 + 1) / 4; at a rate of at most 2/L the exact update is no
+    expansion. So the distance over the three parameters grows in each update by the roundings of both ways alone: each gradient
+    is a mean of terms of at most |x| (or 1), whose sums round 127 times and all else under 16 times; then the weight rounds,
+    which no update moves by more than rate x mean |x|.
+    """
+    x = data(seed)[0].double()
+    assert ((x.square().sum(1).mean() + 1) / 4).item() * LR <= 2
+    term = max(1.0, x.abs().mean(0).max().item())
+    once = LR * term * (ROWS - 1 + 16) * UNIT + MANY * LR * term * UNIT
+    return MANY * 2 * math.sqrt(3) * once
 
 
 def apart(many: tuple[float, ...], one: tuple[float, ...]) -> float:
