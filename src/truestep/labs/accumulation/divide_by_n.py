@@ -9,7 +9,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 import truestep
-from truestep.labs.asking.ask import Build, Choice, Column, Number, Open, Option, Tempting
+from truestep.labs.asking.ask import Buckets, Build, Choice, Column, Number, Open, Option, Tempting
 from truestep.labs.chosen import linear, loss
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
@@ -107,6 +107,15 @@ def _made(optimizer: str, model: torch.nn.Module, rate: float) -> torch.optim.Op
 
 def _rows(gradients: Sequence[float]) -> torch.Tensor:
     return torch.tensor([[gradient] for gradient in gradients])
+
+
+def statements(moves: Table) -> dict[str, str]:
+    """What is said of losses that are not divided, held against how far the weight moved; Adam to six digits."""
+    found = {}
+    for name, divided, raw, repaired in moves.rows:
+        found[f"{name} moves 4 times too far"] = math.isclose(raw, N * divided, rel_tol=1e-6)
+        found[f"{name} at rate / 4 moves as it should"] = math.isclose(repaired, divided, rel_tol=1e-6)
+    return {words: "holds" if holds else "breaks" for words, holds in found.items()}
 
 
 def _sgd() -> Wrong:
@@ -220,6 +229,18 @@ LAB = Lab(
                 Option(text="the right one", value=1.0, why="Tempting: it is what happens with SGD."),
                 Option(text="four times the right one", value=4.0, why="That is SGD without any repair."),
             ),
+        ),
+        Buckets(
+            key="statements",
+            prompt="Four equal microbatches whose losses are not divided. Which statements hold, and which break?",
+            buckets=("holds", "breaks"),
+            answer=lambda shown: statements(shown.table(MOVES)),
+            why={
+                "SGD moves 4 times too far": "backward adds, and SGD moves by what it is given",
+                "SGD at rate / 4 moves as it should": "1/4 of 4 times as far",
+                "Adam moves 4 times too far": "it divides by the gradient's own size, so the 4 cancels",
+                "Adam at rate / 4 moves as it should": "there was nothing to repair, so that it is 4 times too short",
+            },
         ),
         Column(
             key="moves",
