@@ -44,7 +44,15 @@ def shows() -> Shown:
             title=NORMALISED, columns=("example", "its number", "in two microbatches", "in the full batch"), rows=_normalised()
         ),
     )
-    edges = (_batch_norm(found), _statistics(), _apart(), _dropout(found), _contrastive(found), _logarithms())
+    edges = (
+        _batch_norm(found),
+        _statistics(),
+        _apart(),
+        _dropout(found),
+        _one_dropout(found),
+        _contrastive(found),
+        _logarithms(),
+    )
     return Shown(checks=checks, wrong=(_equally(found),), edges=edges, tables=tables)
 
 
@@ -63,6 +71,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Loss, str]] = {
     "a linear model": (lambda: nn.Linear(3, 4), squared, "equal"),
     "LayerNorm": (lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 1)), squared, "equal"),
     "BatchNorm": (lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)), squared, "equal"),
+    "one dropout": (lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 1)), squared, "equal"),
     "two dropouts": (lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 1)), squared, "equal"),
     "contrastive loss": (lambda: nn.Linear(3, 4), contrastive, "equal"),
     "12 and 4 averaged equally": (lambda: nn.Linear(3, 1), squared, "unequal"),
@@ -157,6 +166,19 @@ def _dropout(found: dict[str, str]) -> Edge:
     )
 
 
+def _one_dropout(found: dict[str, str]) -> Edge:
+    return Edge(
+        where="a single dropout, on the CPU: its draws are cut into microbatches like the rows",
+        check=Check(
+            what="verify of one dropout",
+            expected="passed",
+            measured=found["one dropout"],
+            because="the CPU's generator draws number after number: two draws of 8 rows are one of 16. Elsewhere, or with "
+            "a second layer that draws, they are not",
+        ),
+    )
+
+
 def _contrastive(found: dict[str, str]) -> Edge:
     return Edge(
         where="a contrastive loss: examples are each other's negatives",
@@ -206,14 +228,14 @@ LAB = Lab(
     claim="Accumulating gradients over N microbatches gives the update of one batch that is N times as large.",
     source="torch's automatic mixed precision examples, 'Gradient accumulation', which adds gradients over an effective batch; "
     "Ioffe & Szegedy 2015 for batch statistics",
-    condition="no module and no loss looks across examples, none draws at random, and the weights are what the losses are "
-    "means over.",
+    condition="no module and no loss looks across examples, none draws at random (a single dropout on the CPU happens to draw "
+    "alike), and the weights are what the losses are means over.",
     shows=shows,
     after=(After(lab="mean-of-means", why="it shows the one of these cases that right weights repair"),),
     asks=(
         Buckets(
             key="sort",
-            prompt="16 examples in two microbatches. Which of these give the full batch's gradient?",
+            prompt="16 examples in two microbatches, on the CPU. Which of these give the full batch's gradient?",
             buckets=("the full batch's", "another"),
             answer=lambda shown: {
                 case: "the full batch's" if verdict == "passed" else "another" for case, verdict in shown.table(VERDICTS).rows
@@ -222,6 +244,7 @@ LAB = Lab(
                 "a linear model": "each example has an output and a loss of its own",
                 "LayerNorm": "it normalises over features, within an example",
                 "BatchNorm": "it normalises over the examples of its microbatch",
+                "one dropout": "on the CPU alone: two draws of 8 rows are one draw of 16",
                 "two dropouts": "they draw other numbers: another update, and as right as the other",
                 "contrastive loss": "examples are each other's negatives, and only of their microbatch",
                 "12 and 4 averaged equally": "the weights are wrong, and can be put right",
