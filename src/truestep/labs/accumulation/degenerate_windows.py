@@ -41,10 +41,10 @@ def shows() -> Shown:
             because="there is nothing to average: an error before anything has changed",
         ),
         Check(
-            what="attempts counted for it",
-            expected=0,
-            measured=done["empty"].attempts,
-            because="nothing was attempted",
+            what="attempts counted for it, way of the weight, way of the momentum, scale over the scale before",
+            expected=(0, 0.0, 0.0, 1.0),
+            measured=(done["empty"].attempts, *done["empty"].changed),
+            because="nothing was attempted, and nothing has changed",
         ),
         *(
             Check(what=f"gradient of {name}", expected=mean(WINDOWS[name]), measured=done[name].gradient or 0.0, because=because)
@@ -72,15 +72,15 @@ def shows() -> Shown:
             because="the window's loss is 0/0: an attempt that is skipped, with this reason",
         ),
         Check(
-            what="weight after it, less the weight before",
-            expected=0.0,
-            measured=done["no scored token"].moved,
+            what="way of the weight, and of the momentum, in it",
+            expected=(0.0, 0.0),
+            measured=done["no scored token"].changed[:2],
             because="a skip leaves weight and momentum as they were",
         ),
         Check(
             what="loss scale after it, over the scale before",
             expected=1.0,
-            measured=done["no scored token"].scale_ratio,
+            measured=done["no scored token"].changed[2],
             because="no smaller scale would score a token: it stays",
         ),
     )
@@ -111,9 +111,10 @@ class Attempted:
                 self.happened = str(outcome.skip.reason)
         except WindowError as error:
             self.happened = type(error).__name__
-        self.moved = model.weight.item() - before
-        self.gradient = (-self.moved / LR - MOMENTUM * velocity) if self.happened == "completed" else None
-        self.scale_ratio = update.scale.value / 1024.0
+        moved, gained = model.weight.item() - before, sgd.state[model.weight]["momentum_buffer"].item() - velocity
+        self.gradient = (-moved / LR - MOMENTUM * velocity) if self.happened == "completed" else None
+        self.changed = moved, gained, update.scale.value / 1024.0
+        """How far weight and momentum moved, and the scale over the one before."""
         self.attempts = update.counts.attempts - 1
         self.completed = update.counts.completed - 1
 
