@@ -102,8 +102,7 @@ def made(optimizer: str, policy: str) -> truestep.Update[Microbatch]:
 
 
 class Stepped:
-    """The weights before and after one update, accumulated in float16 by the engine and as the float32 full batch by plain "
-    "torch."""
+    """The weights before and after one update: accumulated in float16 by the engine, and the float32 full batch by torch."""
 
     def __init__(self, optimizer: str) -> None:
         self.lr = LR[optimizer]
