@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,8 +26,8 @@ UNIT = 2.0**-8
 """Half the distance of neighbours in bfloat16, relative: the unit roundoff."""
 ALLOWED = 3 * UNIT
 """What verify lets rounding to nearest leave of a direction: its safety factor of 3 on one roundoff."""
-STUDENT = 2.3646242510
-"""Student's t for 7 degrees of freedom at 97.5 %, from any table."""
+STUDENT = 2.3646242516
+"""Student's t for 7 degrees of freedom at 97.5 %, to eleven digits."""
 SPREAD = UNIT / math.sqrt(ATTEMPTS)
 """What the loop's own rounding leaves of a signed mean: a roundoff an attempt, and eight independent ones average out to this."""
 UPDATES = 200
@@ -35,24 +37,25 @@ TWO = "two loops whose errors have one size, over 8 attempts in bfloat16"
 
 def shows() -> Shown:
     """A loop whose gradient is now 2 % long, now 2 % short, and one whose gradient is 2 % short each time."""
-    noisy, short = verified(lambda attempt: SIZE if attempt % 2 else -SIZE), verified(lambda _: -SIZE)
+    signed: list[float] = []
+    noisy, short = verified(lambda attempt: SIZE if attempt % 2 else -SIZE, signed=signed), verified(lambda _: -SIZE)
     assert noisy.bias.interval is not None
     assert short.bias.interval is not None
-    half = STUDENT * SIZE / math.sqrt(ATTEMPTS - 1)
+    half = STUDENT * statistics.stdev(signed) / math.sqrt(ATTEMPTS)
     checks = (
         Check(
             what="signed mean error, up and down by turns",
             expected=0.0,
             measured=noisy.bias.mean or 0.0,
             within=SPREAD,
-            because="four of +0.02 and four of -0.02; the loop's own roundoff over sqrt(8)",
+            because="four of +0.02 and four of -0.02; the loop's own roundoff over sqrt(8), for no two windows are alike",
         ),
         Check(
             what="its interval's half width",
             expected=half,
             measured=(noisy.bias.interval.high - noisy.bias.interval.low) / 2,
-            within=STUDENT * SPREAD,
-            because="t(7) s / sqrt(8) with s = 0.02 sqrt(8 / 7), and s off by a roundoff",
+            within=half * 1e-10,
+            because="t(7) s / sqrt(8), s of eight signed errors against a float64 batch; t is given to eleven digits",
         ),
         Check(
             what="signed mean error, short each time",
@@ -87,8 +90,13 @@ def shows() -> Shown:
     )
 
 
-def verified(error: Callable[[int], float], *, attempts: int = ATTEMPTS) -> truestep.Verification:
-    """A bfloat16 loop whose gradient at attempt k is 1 + error(k) times as long, against the float32 full batch."""
+def verified(
+    error: Callable[[int], float], *, attempts: int = ATTEMPTS, signed: list[float] | None = None
+) -> truestep.Verification:
+    """A bfloat16 loop whose gradient at attempt k is 1 + error(k) times as long, against the float32 full batch.
+
+    `signed` takes each attempt's error along the true gradient, by plain arithmetic in float64.
+    """
     model = _model()
     optimizer = torch.optim.SGD(model.parameters(), lr=2.0**-8)
     attempt = 0
@@ -104,9 +112,24 @@ def verified(error: Callable[[int], float], *, attempts: int = ATTEMPTS) -> true
             assert parameter.grad is not None
             parameter.grad.mul_(1 + error(attempt))
         attempt += 1
+        if signed is not None:
+            signed.append(_along(model, window))
         optimizer.step()
 
     return truestep.verify(step, windows()[:attempts], model=model, optimizer=optimizer, loss=loss)
+
+
+def _along(model: nn.Module, window: list[Microbatch]) -> float:
+    """How much the gradient that is stored is longer than that of the full batch in float64, along it."""
+    true = copy.deepcopy(model).double()
+    true.zero_grad()
+    x, y = (torch.cat(each).double() for each in zip(*window, strict=True))
+    torch.autograd.backward(loss(true, (x, y)))
+    stored, full = (
+        torch.cat([parameter.grad.double().flatten() for parameter in each.parameters() if parameter.grad is not None])
+        for each in (model, true)
+    )
+    return (torch.dot(stored - full, full) / torch.dot(full, full)).item()
 
 
 def loss(model: nn.Module, microbatch: Microbatch) -> Tensor:
@@ -218,9 +241,10 @@ LAB = Lab(
     title="Size and bias",
     claim="Large or systematic discrepancies want investigation. Size and bias are two questions: the signed mean error over K "
     "attempts is given with an interval.",
-    source="Student 1908, 'The probable error of a mean', for the interval; IEEE 754-2019, section 4.3: rounding to nearest, "
-    "ties to even, favours no direction",
-    condition="the attempts are independent, and there are two of them at least.",
+    source="Student 1908, 'The probable error of a mean', for the interval; that rounding to nearest favours no direction is the "
+    "usual model of it, which IEEE 754-2019, section 4.3, does not say",
+    condition="there are two attempts at least; and the interval covers the true mean at its 95 % only where attempts are "
+    "independent, as those that alternate by rule here are not.",
     shows=shows,
     after=(After(lab="float16-full-batch", why="it has the criterion for the size; the bias is asked beside it"),),
     asks=(
@@ -232,7 +256,7 @@ LAB = Lab(
             why="0: they cancel. What is left is the rounding of the loop.",
             tempting=(
                 Tempting(value=lambda _: SIZE, why="That is the mean of the sizes. A direction needs the sign."),
-                Tempting(value=lambda _: -SIZE, why="So it were, if all eight were short."),
+                Tempting(value=lambda _: -SIZE, why="So it would be if all eight were short."),
             ),
         ),
         Choice(
@@ -243,7 +267,7 @@ LAB = Lab(
                 Option(
                     text="failed: the errors have a direction",
                     value="no",
-                    why="Rounding to nearest goes up as often as down. Eight times down is no rounding.",
+                    why="Eight errors down, 2 % each, are more than the 3 roundoffs (1.2 %) that rounding may leave one way.",
                 ),
                 Option(
                     text="passed: each is within the tolerance",
