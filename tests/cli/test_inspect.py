@@ -132,11 +132,11 @@ def test_on_a_terminal_nothing_is_cut_off_and_80_columns_suffice(asked, capsys, 
     assert max(map(len, lines)) <= 80
 
 
-def test_weights_that_are_not_finite_are_said_and_exit_3(asked, capsys):
+def test_weights_that_are_not_finite_are_said_and_exit_1_for_the_inspection_ran(asked, capsys):
     bad = Spread.of([1.0, math.nan, math.inf])
     rows = tuple(replace(row, spread=bad) if row.kind == "weights" else row for row in MADE.numbers)
     asked["found"] = replace(MADE, numbers=rows)
-    assert main(["inspect", "digits", "--json"]) == 3
+    assert main(["inspect", "digits", "--json"]) == 1
     out, err = capsys.readouterr()
     json.loads(out, parse_constant=pytest.fail)
     assert "weights of head are not finite (1 infinite and 1 NaN of 3): what else was counted means little" in err

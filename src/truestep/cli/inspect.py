@@ -30,6 +30,7 @@ class Command:
     """Show where weights, activations, gradients and updates lie in each number format: predicted, and measured.
 
     A few attempts of a run are looked at, early and late ones. --html draws them over the format's number line.
+    Exits with 1 where weights are not finite: all of it is printed, and means little.
     """
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
@@ -95,13 +96,13 @@ class Command:
 
 
 def _said_of_weights(record: Record) -> int:
-    """The exit code: 3, said on stderr, where weights are not finite, for then the other numbers mean little."""
+    """The exit code: 1, said on stderr, where weights are not finite, for then the other numbers mean little."""
     bad = [row for row in record["numbers"] if row["kind"] == "weights" and row["spread"]["infinities"] + row["spread"]["nans"]]
     for row in bad:
         spread = row["spread"]
         found = f"{spread['infinities']:,} infinite and {spread['nans']:,} NaN of {spread['elements']:,}"
         print(f"weights of {layer(row)} are not finite ({found}): what else was counted means little", file=sys.stderr)
-    return 3 if bad else 0
+    return 1 if bad else 0
 
 
 def _print(record: Record) -> None:
