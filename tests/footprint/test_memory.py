@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from typing import Any
 
 import numpy as np
@@ -314,6 +315,15 @@ def test_the_record_that_an_lstm_on_the_cpu_keeps_is_predicted_to_the_byte(polic
     found = memory(Update(made, torch.optim.SGD, loss=summed, policy=policy), [torch.randn(6, 4, 16)] * 2)
     holds(found)
     assert found.predicted.each.activations == found.measured.each.activations > 0
+
+
+@pytest.mark.parametrize("level", [None, "99", "3"])
+def test_the_users_own_word_on_how_loud_the_profiler_is_stands(level: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KINETO_LOG_LEVEL", raising=False)
+    if level is not None:
+        monkeypatch.setenv("KINETO_LOG_LEVEL", level)
+    memory(an_update(), [torch.ones(2, 4)])
+    assert os.environ.get("KINETO_LOG_LEVEL") == level
 
 
 def an_update() -> Update[Any]:

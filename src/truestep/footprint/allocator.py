@@ -67,7 +67,10 @@ class CpuAllocator:
 
 
 class CudaAllocator:
-    """Torch's counters of the caching allocator: bytes handed out, each rounded up to 512; not what it has reserved."""
+    """Torch's counters of the caching allocator: bytes handed out, each rounded up to 512; not what it has reserved.
+
+    The device's peak counters are reset on the way, for torch has one of them that everyone shares.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.phases: dict[Phase, int] = {}
@@ -102,11 +105,12 @@ class CudaAllocator:
 def _quiet() -> Iterator[None]:
     """The profiler's library says on stderr that it begins, and that there is no GPU; it asks once how loud it may be."""
     name = "KINETO_LOG_LEVEL"
-    before = os.environ.setdefault(name, "99")
+    chosen = name in os.environ  # by the user, whose word stands
+    os.environ.setdefault(name, "99")
     try:
         yield
     finally:
-        if before == "99":
+        if not chosen:
             del os.environ[name]
 
 

@@ -62,7 +62,8 @@ def memory(  # long: two ways to ask, each argument told once
     The prediction runs the engine on fakes of the tensors, which have shapes and no content, and follows each storage from its
     birth to its end. The measurement makes real attempts and takes the device's allocator's word, workspaces inside of kernels
     included (on the CPU not oneDNN's own). Both are made for a first attempt, in which the optimizer's state appears and a copy
-    of the weights is kept, and for a later one. Nothing of it stays: an update of your own is measured on a copy.
+    of the weights is kept, and for a later one. Nothing of it stays, for an update of your own is measured on
+    a copy; but a measurement on a CUDA device resets torch's peak counters (`torch.cuda.max_memory_allocated`): read yours first.
 
     Saved for backward by 4 x Linear(256) and their sum, batch 8: in float32 4 x 8192 bytes, the batch and three outputs; under
     bfloat16 autocast 4 x 4096 bytes, and 3 casts of weights of 131072 bytes each. The first layer's cast is not saved, for a
