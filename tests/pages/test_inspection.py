@@ -17,6 +17,7 @@ from truestep.errors import FileError, RecordError
 from truestep.formats import FORMATS
 from truestep.inspection.spread import STORABLE
 from truestep.pages.inspection import write
+from truestep.pages.inspection.headline import headline
 from truestep.pages.inspection.picture import picture, region_edges
 from truestep.pages.inspection.tables import by_format, by_layer, movements
 from truestep.pages.look.table import Cell
@@ -163,7 +164,7 @@ def test_where_all_is_zero_the_page_says_so(tmp_path: Path) -> None:
 
 
 def test_a_record_without_rows_is_told_in_words(tmp_path: Path) -> None:
-    nothing = replace(samples.inspection(), numbers=(), whole=(), movements=(), operations=(), advice=(), attempts=())
+    nothing = replace(samples.inspection(), numbers=(), whole=(), movements=(), operations=(), advice=())
     text = parsed(write(nothing.record(), tmp_path / "page.html")).one("main").text
     assert "The record holds no values, so there is nothing to draw." in text
     assert "The record holds no advice." in text
@@ -197,3 +198,13 @@ def test_a_record_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"cannot write .*nowhere"):
         write(record(), tmp_path / "nowhere" / "page.html")
+
+
+def test_no_table_says_whose_numbers_they_are_for_that_goes_by_the_policy_and_the_notes_say_it() -> None:
+    made = samples.inspection(policy="bf16", format="bf16", scale=0).record()
+    assert not [note for titled in by_layer(made) for note in titled.notes if "redicted" in note]
+
+
+@pytest.mark.parametrize(("microbatches", "words"), [(1, "1 microbatch in"), (4, "4 microbatches in")])
+def test_the_first_sentence_counts_microbatches(microbatches: int, words: str) -> None:
+    assert words in headline(replace(samples.inspection(), microbatches=microbatches).record()).lead

@@ -42,10 +42,11 @@ def count(value: int | None) -> str:
 def counted(number: int, noun: str) -> str:
     """A count with what it counts.
 
-    >>> counted(1, "seed"), counted(12345, "attempt")
-    ('1 seed', '12,345 attempts')
+    >>> counted(1, "seed"), counted(12345, "attempt"), counted(4, "microbatch"), counted(2, "loss")
+    ('1 seed', '12,345 attempts', '4 microbatches', '2 losses')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    ending = "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+    return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
 def ratio_words(

@@ -33,15 +33,14 @@ def headline(record: Record) -> Headline:
     attempts = record["attempts"]
     skipped = sum(not each["completed"] for each in attempts)
     scales = dict.fromkeys(f"{each['scale']:,g}" for each in attempts)
-    after = listing([f"{each['after']:,}" for each in attempts]) if attempts else ""
+    after = listing([f"{each['after']:,}" for each in attempts])
     lead = [
-        f"On {record['device']}, {counted(len(attempts), 'attempt')} inspected" + (f", after {after} others." if after else ".")
+        f"On {record['device']}, {counted(len(attempts), 'attempt')} inspected, after {after} others.",
+        f"Loss scale {listing(list(scales))}.",
     ]
-    if scales:
-        lead.append(f"Loss scale {listing(list(scales))}.")
     if skipped:
         lead.append(f"Skipped: {skipped} of {len(attempts)}, for {listing(_reasons(attempts))}.")
-    lead.append(f"{counted(record['microbatches'], 'microbatch').replace('microbatchs', 'microbatches')} in a window.")
+    lead.append(f"{counted(record['microbatches'], 'microbatch')} in a window.")
     if record["seed"] is not None:
         lead.append(f"Seed {record['seed']}.")
     return Headline(title=f"{record['task'] or 'An update'} in {record['policy']}", lead=" ".join(lead))

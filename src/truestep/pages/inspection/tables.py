@@ -37,8 +37,8 @@ def by_layer(record: Record) -> tuple[Titled, ...]:
     rows = [(f"{layer(row)}: {row['kind']}", _layer_cells(row)) for row in (*record["whole"], *record["numbers"])]
     caption = "By layer and kind"
     notes = (
-        "Predicted from float32 at scale 1 and at the loss scale of each attempt; measured: what was zero, or infinite or not a "
-        "number, in the attempt itself and was not in float32.",
+        "At the scale in use: at the loss scale of each attempt. Measured: what was zero, or infinite or not a number, in the "
+        "attempt itself and was not in float32.",
         "Of magnitudes, each end is the power of two at or below the number. Of scales, only those of gradients are asked for.",
     )
     return (Titled(caption=caption, table=Table.of(caption, columns, rows), notes=notes),) if rows else ()

@@ -73,10 +73,9 @@ def scales(row: Row) -> str:
 
 
 def exponent_in_use(record: Mapping[str, Any]) -> int:
-    """The power of two nearest to the loss scale of the last inspected attempt; 0, which is scale 1, where none was inspected.
+    """The exponent of the loss scale of the last inspected attempt, which is a power of two.
 
-    >>> exponent_in_use({"attempts": [{"scale": 1024.0}]}), exponent_in_use({"attempts": []})
-    (10, 0)
+    >>> exponent_in_use({"attempts": [{"scale": 1024.0}, {"scale": 512.0}]})
+    9
     """
-    attempts = record["attempts"]
-    return round(math.log2(attempts[-1]["scale"])) if attempts else 0
+    return round(math.log2(record["attempts"][-1]["scale"]))
