@@ -71,10 +71,7 @@ def train(
     ('budget', 10, [320, 640])
     """
     demand_task(task)
-    if resume and checkpoints is None:
-        raise UsageError("a run cannot be resumed without its checkpoints", hint="give checkpoints=Saving(folder=...)")
-    if ledger is None and (sinks or alarm is not None):
-        raise UsageError("sinks and alarm are fed by a ledger, and there is none", hint="say where it goes: ledger=Path(...)")
+    _demand_whole(resume=resume, saved=checkpoints is not None, fed=bool(sinks) or alarm is not None, kept=ledger is not None)
     device = device_of(settings.device)
     if checkpoints is not None:  # the task's code may change the working directory
         checkpoints = replace(checkpoints, folder=checkpoints.folder.absolute())
@@ -89,6 +86,14 @@ def train(
                 if stop is not None and run.status is None and stop():
                     run.end("stopped", "the caller stopped the run")
         return run.record(protocol_hash)
+
+
+def _demand_whole(*, resume: bool, saved: bool, fed: bool, kept: bool) -> None:
+    """UsageError where one thing is asked for without the other that it needs."""
+    if resume and not saved:
+        raise UsageError("a run cannot be resumed without its checkpoints", hint="give checkpoints=Saving(folder=...)")
+    if fed and not kept:
+        raise UsageError("sinks and alarm are fed by a ledger, and there is none", hint="say where it goes: ledger=Path(...)")
 
 
 def _attempts(
