@@ -48,9 +48,7 @@ def evidence(parts, arrived, weights, *, unit=2.0**-24, scale=None, clip=None, b
     if isinstance(clip, ClipNorm):
         factor = min(1.0, clip.limit / norm(reference))
     return Evidence(
-        microbatches=len(parts),
         weights=tuple(map(float, weights)),
-        losses=None,
         scale=scale,
         clip=clip,
         arrived={name: value.float() for name, value in arrived.items()},

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from truestep.engine.clip import ClipNorm, ClipValue
-from truestep.verification.reference import clipped, references
+from truestep.engine.randomness import TorchRandomState
+from truestep.verification.reference import clipped, drew_alike, references
 from truestep.verification.subject import Full
 from truestep.verification.subject_update import subject_of_step
 
@@ -92,3 +93,22 @@ def test_a_clip_is_applied_to_a_copy(clip):
     assert norm == pytest.approx(0.5 if isinstance(clip, ClipNorm) else (0.25 + 0.25 + 0.01) ** 0.5)
     assert clipped(gradients, None) is gradients
     assert clipped({}, clip) == {}
+
+
+def test_a_loss_that_asserts_float32_is_judged_by_float32_and_says_so():
+    def strict(model, x):
+        assert x.dtype == torch.float32
+        return model(x).mean()
+
+    found = found_of(subject_of(nn.Linear(3, 2), loss=strict), full_of(torch.ones(4, 3)))
+    assert found.why_not.startswith("AssertionError")
+    assert found.judge is found.plain
+
+
+def test_two_passes_have_drawn_alike_where_the_devices_generator_says_so_too():
+    cpu, cuda = torch.device("cpu"), torch.device("cuda", 0)
+    first, second = torch.zeros(4, dtype=torch.uint8), torch.ones(4, dtype=torch.uint8)
+    assert drew_alike(TorchRandomState(first, cpu, None), TorchRandomState(first, cpu, None))
+    assert not drew_alike(TorchRandomState(first, cpu, None), TorchRandomState(second, cpu, None))
+    assert drew_alike(TorchRandomState(first, cuda, second), TorchRandomState(first, cuda, second))
+    assert not drew_alike(TorchRandomState(first, cuda, first), TorchRandomState(first, cuda, second))

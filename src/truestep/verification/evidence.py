@@ -14,11 +14,8 @@ from truestep.engine.clip import Clip
 class Evidence:
     """The numbers of one attempt; gradients by parameter name, on the CPU, in original units."""
 
-    microbatches: int
     weights: tuple[float, ...]
     """Of each microbatch: what its loss is a mean over."""
-    losses: tuple[float, ...] | None
-    """Each microbatch's own mean loss in float32; None where it was not computed."""
     scale: float | None
     """The loss scale of the attempt; None where nobody could tell."""
     clip: Clip | None

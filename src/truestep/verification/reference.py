@@ -14,7 +14,7 @@ from torch.nn import Parameter
 from truestep.engine.clip import Clip
 from truestep.engine.gradients import exact_norm
 from truestep.engine.policy import POLICIES
-from truestep.engine.randomness import Drawn
+from truestep.engine.randomness import Drawn, TorchRandomState
 from truestep.errors import LossError
 from truestep.probe.buffers import Buffers
 from truestep.tasks.place import line_of
@@ -52,14 +52,21 @@ def references(
     with subject.in_float32(), _as_before(subject, drawn) as again:
         with counting or nullcontext():
             plain = _plain(subject, full, trained)
-        first = torch.get_rng_state()
+        first = Drawn.now(subject.device).torchs
         again()
         try:
             judge = _in_float64(subject, full, trained)
-            why_not = None if torch.equal(first, torch.get_rng_state()) else "the model draws other numbers in float64"
-        except (RuntimeError, TypeError, NotImplementedError) as error:  # what is float32 by its code, or does not fit
-            why_not = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            alike = drew_alike(first, Drawn.now(subject.device).torchs)
+            why_not = None if alike else "the model draws other numbers in float64"
+        except Exception as error:
+            why_not = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
     return References(plain=plain, judge=plain if why_not else judge, why_not=why_not)
+
+
+def drew_alike(one: TorchRandomState, other: TorchRandomState) -> bool:
+    """Whether two passes have moved torch's generators to the same place, that of the device too."""
+    pairs = [(one.cpu, other.cpu), *([] if one.cuda is None or other.cuda is None else [(one.cuda, other.cuda)])]
+    return all(torch.equal(*pair) for pair in pairs)
 
 
 def kinks_of(subject: Subject, full: Full, *, doubled: bool) -> Kinks:
@@ -70,12 +77,12 @@ def kinks_of(subject: Subject, full: Full, *, doubled: bool) -> Kinks:
     return kinks
 
 
-def part_of(subject: Subject, microbatch: object) -> tuple[Gradients, float]:
-    """The float32 gradient of one microbatch's own mean loss, and that loss, from the present state."""
+def part_of(subject: Subject, microbatch: object) -> Gradients:
+    """The float32 gradient of one microbatch's own mean loss, from the present state."""
     with subject.in_float32(), _as_before(subject):
         with POLICIES["fp32"].arithmetic(subject.device):
             loss = subject.mean_loss(subject.model, microbatch)
-        return _of(subject.named().trained, loss), float(loss.detach())
+        return _of(subject.named().trained, loss)
 
 
 def clipped(gradients: Gradients, clip: Clip | None) -> Gradients:

@@ -80,17 +80,14 @@ def _evidence(subject: Subject, traces: Traces, computed: Computed, before: Grad
     window = traces.full.window
     before = before if traces.left is None else traces.left
     weights = subject.weights(window)
-    parts = [part_of(subject, microbatch) for microbatch in window]
     return Evidence(
-        microbatches=len(window),
         weights=tuple(_number(weight, weights) for weight in weights),
-        losses=tuple(loss for _, loss in parts),
         scale=computed.scale,
         clip=subject.clip,
         arrived=_on_cpu(traces.arrived),
         reference=_on_cpu(traces.reference),
         clipped_reference=_on_cpu(traces.wanted),
-        parts=tuple(_on_cpu(gradients) for gradients, _ in parts),
+        parts=tuple(_on_cpu(part_of(subject, microbatch)) for microbatch in window),
         before=None if before is None else _on_cpu(before),
         held=traces.left is not None,
         compute_unit=computed.unit,
