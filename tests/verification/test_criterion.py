@@ -113,3 +113,11 @@ def test_the_derivation_prints_its_numbers():
     for words in ("2^-11", "D = 16", "kinks", "5 %", "underflow", "4.55e-13"):
         assert words.replace(" ", "\N{NO-BREAK SPACE}") in text or words in text
     assert "underflow: below" not in "\n".join(derivation(FP32))
+
+
+def test_the_derivation_divides_by_the_plain_full_batchs_own_roundoff():
+    assert "(u / 2^-24) e)" in "".join(derivation(FP16))
+    narrow = "".join(derivation(replace(FP16, plain_unit=2.0**-8)))
+    assert "e / 2^-8," in narrow
+    assert "(u / 2^-8) e)" in narrow
+    assert "2^-24" not in narrow

@@ -21,6 +21,9 @@ from truestep.engine.update import Update
 from truestep.errors import LossError, UsageError, WindowError
 from truestep.tasks import Logistic
 from truestep.verification.bias import bias_of
+from truestep.verification.comparing import Compared, Comparison
+from truestep.verification.criterion import Computed
+from truestep.verification.gap import Gap
 from truestep.verification.result import Verification
 from truestep.verification.subject_update import subject_of_step
 from truestep.verification.verify import _task, verify
@@ -255,6 +258,35 @@ def test_a_direction_alone_fails_in_words_of_its_own(mean, way):
     assert not turned.passed
     assert f"the gradient is {way} by 3" in turned.headline
     assert "each attempt alone is within" in turned.headline
+
+
+def test_a_window_that_comes_again_brings_its_roundings_again_and_makes_no_interval():
+    model = net()
+    update = Update(model, torch.optim.SGD(model.parameters(), lr=1e-6), loss=loss_of, policy="bf16")
+    one, other = windows_of(4, 4, attempts=2)
+    copied = [tuple(part.clone() for part in microbatch) for microbatch in one]
+    for windows in ([one] * 4, [one, copied, one]):
+        result = verify(update, windows)
+        assert (result.bias.attempts, result.bias.interval, result.passed) == (1, None, True)
+        assert any("come again" in note for note in result.notes)
+    assert verify(update, [one, other, copied]).bias.attempts == 2
+
+
+def test_a_direction_that_the_plain_full_batch_has_too_is_allowed_as_a_rounding_is():
+    model = net()
+    comparison = Comparison(subject_of_step(lambda window: None, model=model, optimizer=sgd(model), loss=loss_of))
+    gap = Gap(name="w", elements=1, reference=1.0, arrived=1.0, error=0.0, plain_error=0.0, inner=1.02, finite=True)
+    computed = Computed(
+        unit=2.0**-8, format="bfloat16", operations=1, smallest=0.0, scale=1.0, microbatches=1, kinks=0.0, judged_by_float64=True
+    )
+    found = {}
+    for plain in (1.0, 1.0 + 2.0**-23):
+        whole = replace(gap, plain_inner=plain)
+        comparison._compared = [Compared(k, {"w": whole}, whole, computed, fresh=True) for k in range(3)]
+        found[plain] = [comparison._bias(), comparison._bias("w")]
+    assert [bias.allowed for bias in found[1.0]] == [3 * 2.0**-8] * 2
+    assert [bias.allowed for bias in found[1.0 + 2.0**-23]] == [3 * 2.0**-8 + 3 * 2.0**16 * 2.0**-23] * 2
+    assert [bias.beyond for bias in (found[1.0][0], found[1.0 + 2.0**-23][0])] == [True, False]
 
 
 @pytest.mark.parametrize("limit", [0.05, 1e-4])

@@ -14,7 +14,7 @@ from truestep.engine.gradients import exact_norm
 from truestep.pages.words import listing
 from truestep.verification import suspect
 from truestep.verification.arrival import Arrival
-from truestep.verification.bias import bias_of
+from truestep.verification.bias import Bias, bias_of
 from truestep.verification.criterion import FLOAT32_UNIT, SAFETY, Computed, Judgement, Level, derivation, judged
 from truestep.verification.cut import Length
 from truestep.verification.gap import Gap, gaps, whole
@@ -25,6 +25,7 @@ from truestep.verification.roundings import Counting, Roundings
 from truestep.verification.rows import row_of
 from truestep.verification.skipping import skipped
 from truestep.verification.subject import Full, Named, Subject
+from truestep.verification.subject_join import mark_of
 from truestep.verification.subject_state import Snapshot
 from truestep.verification.suspect import Suspect, Traces
 
@@ -39,6 +40,8 @@ class Compared(NamedTuple):
     gaps: dict[str, Gap]
     whole: Gap
     computed: Computed
+    fresh: bool
+    """Whether no attempt before it had the same window."""
 
 
 class Comparison:
@@ -50,6 +53,7 @@ class Comparison:
         self._microbatches = 0
         self._compared: list[Compared] = []
         self._skipped: list[Skipped] = []
+        self._marks: set[tuple[object, ...]] = set()
         self._notes: dict[str, None] = {}
         self._rounded: Roundings | None = None
         self._plain: Roundings | None = None
@@ -85,7 +89,9 @@ class Comparison:
             with start():
                 kinks = kinks_of(subject, full, doubled=found.why_not is None)
             computed = replace(computed, kinks=kinks.risk(computed.unit))
-        self._compared.append(Compared(index, {gap.name: gap for gap in measured}, together, computed))
+        mark = mark_of(full.window)
+        self._compared.append(Compared(index, {gap.name: gap for gap in measured}, together, computed, mark not in self._marks))
+        self._marks.add(mark)
         self._note_what_limits(full, found, arrival)
         self._note_what_is_not_stepped(found, held)
         self._left = self._left or left.words(attempt=index, arrived=together.arrived or 0.0, scale=scale)
@@ -95,11 +101,7 @@ class Comparison:
 
     def result(self) -> Verification:
         """The verdict over all attempts."""
-        allowed = max((SAFETY * each.computed.unit + each.computed.clip for each in self._compared), default=0.0)
-        rows = [
-            row_of(every, bias=bias_of([judgement.gap.signed for _, judgement in every], allowed=allowed))
-            for every in self._judgements().values()
-        ]
+        rows = [row_of(every, bias=self._bias(name)) for name, every in self._judgements().items()]
         verification = Verification(
             subject=self._subject.title,
             policy=self._subject.policy,
@@ -108,7 +110,7 @@ class Comparison:
             skipped=tuple(self._skipped),
             rows=tuple(sorted(rows, key=lambda row: row.rank)),
             criterion=self._derivation(),
-            bias=bias_of([each.whole.signed for each in self._compared], allowed=allowed),
+            bias=self._bias(),
             reading=None,
             coupling=None,
             remainder=None,
@@ -117,6 +119,21 @@ class Comparison:
         if not verification.beyond or self._suspect is None:
             return verification
         return replace(verification, **self._suspect.told(self._lengths()))
+
+    def _bias(self, name: str | None = None) -> Bias:
+        """Of one parameter, or all together; a window that comes again brings its roundings again, and shows nothing new.
+
+        Allowed is what rounding may leave of a direction, and what the plain full batch shows, magnified as a rounding is.
+        """
+        every = [
+            (each.whole if name is None else each.gaps[name], each.computed)
+            for each in self._compared
+            if each.fresh and (name is None or name in each.gaps)
+        ]
+        rounding = max((SAFETY * computed.unit + computed.clip for _, computed in every), default=0.0)
+        coarser = max((computed.unit / computed.plain_unit for _, computed in every), default=1.0)
+        plain = bias_of([gap.plain_signed for gap, _ in every], allowed=0.0).mean or 0.0
+        return bias_of([gap.signed for gap, _ in every], allowed=rounding + SAFETY * coarser * abs(plain))
 
     def _lengths(self) -> list[Length]:
         """Of the attempts of which every norm is finite."""
@@ -203,6 +220,8 @@ class Comparison:
                 f"the microbatches could not be joined ({full.why_not}): the weighted sum of their losses in one backward stands"
                 " in, which shows no coupling of examples"
             )
+        if not self._compared[-1].fresh:
+            notes.append("windows come again: the bias is of the first attempt at each")
         if full.added:
             notes.append("whole numbers in the microbatches were added up, as counts are: say join= where they are none")
         if found.why_not is not None:

@@ -32,6 +32,8 @@ class Gap:
     """<a, r>."""
     finite: bool
     """Whether all elements of what arrived and of r are finite."""
+    plain_inner: float | None = None
+    """<f, r>; None where it was not computed."""
 
     @property
     def relative(self) -> float | None:
@@ -63,6 +65,11 @@ class Gap:
         """<a - r, r> / <r, r>: the part of the error that lengthens r, 1 where what arrived is twice as long."""
         return _over(self.inner - self.reference**2, self.reference**2)
 
+    @property
+    def plain_signed(self) -> float | None:
+        """The same of the plain float32 full batch."""
+        return None if self.plain_inner is None else _over(self.plain_inner - self.reference**2, self.reference**2)
+
 
 def gaps(arrived: Mapping[str, Tensor], plain: Mapping[str, Tensor], reference: Mapping[str, Tensor]) -> list[Gap]:
     """The gap of every parameter that any of the three knows; one that the reference lacks is 0 there."""
@@ -82,6 +89,7 @@ def whole(every: list[Gap]) -> Gap:
         plain_error=math.hypot(*(each.plain_error for each in every)),
         inner=sum(each.inner for each in every),
         finite=all(each.finite for each in every),
+        plain_inner=sum(each.plain_inner or 0.0 for each in every),
     )
 
 
@@ -119,13 +127,13 @@ def _grouped(trios: Sequence[_Trio]) -> Iterator[list[_Trio]]:
 
 
 def _numbers(group: Sequence[_Trio]) -> list[list[float]]:
-    """|r|, |a|, |a - r|, |f - r| and <a, r> of each."""
+    """|r|, |a|, |a - r|, |f - r|, <a, r> and <f, r> of each."""
     a, f, r = (_end_to_end(flats) for flats in zip(*(trio[3:] for trio in group), strict=True))
     if len(group) == 1:
-        alone = [*map(torch.linalg.vector_norm, (r, a, a - r, f - r)), torch.dot(a, r)]
-        return [torch.stack(alone).tolist()]  # one wait for a device, not five
+        alone = [*map(torch.linalg.vector_norm, (r, a, a - r, f - r)), torch.dot(a, r), torch.dot(f, r)]
+        return [torch.stack(alone).tolist()]  # one wait for a device, not six
     lengths = torch.tensor([trio.reference.numel() for trio in group], device=r.device)
-    squares = torch.stack([r * r, a * a, (a - r).square_(), (f - r).square_(), a * r], dim=1)
+    squares = torch.stack([r * r, a * a, (a - r).square_(), (f - r).square_(), a * r, f * r], dim=1)
     sums = torch.segment_reduce(squares, "sum", lengths=lengths, axis=0, unsafe=True)
     return torch.cat([sums[:, :4].sqrt(), sums[:, 4:]], dim=1).tolist()
 
@@ -136,7 +144,7 @@ def _end_to_end(flats: Sequence[Tensor]) -> Tensor:
 
 
 def _gap(trio: _Trio, numbers: Sequence[float]) -> Gap:
-    length, size, error, plain_error, inner = numbers
+    length, size, error, plain_error, inner, plain_inner = numbers
     return Gap(
         name=trio.name,
         elements=trio.elements,
@@ -146,6 +154,7 @@ def _gap(trio: _Trio, numbers: Sequence[float]) -> Gap:
         plain_error=plain_error,
         inner=inner,
         finite=math.isfinite(length) and math.isfinite(size),
+        plain_inner=plain_inner,
     )
 
 

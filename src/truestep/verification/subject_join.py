@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from truestep.probe.tree import leaves
 from truestep.verification.subject import Full
 
 
@@ -72,6 +73,14 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{each.name: mapped(getattr(value, each.name), change) for each in fields(value)})
     return value
+
+
+def mark_of(window: list[Any]) -> tuple[object, ...]:
+    """The same for windows of equal tensors, and for others all but surely not; one without tensors is the same as itself."""
+    found = [(path, leaf.detach()) for path, leaf in leaves(window) if isinstance(leaf, Tensor)]
+    flats = [(torch.view_as_real(leaf) if leaf.is_complex() else leaf).to_dense().flatten().double() for _, leaf in found]
+    sums = [float(flat @ torch.arange(1, len(flat) + 1, dtype=flat.dtype, device=flat.device)) for flat in flats]
+    return tuple((path, tuple(leaf.shape), each) for (path, leaf), each in zip(found, sums, strict=True)) or (id(window),)
 
 
 def _holds_number(microbatch: Any) -> bool:
