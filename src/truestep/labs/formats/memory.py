@@ -5,12 +5,15 @@ from __future__ import annotations
 import torch
 
 import truestep
+from truestep.footprint.attempting import attempted
 from truestep.footprint.log import Categories
 from truestep.labs.asking.ask import Choice, Column, Number, Open, Option, Tempting
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
 WIDTH, BATCH, LAYERS = 256, 8, 4
+SMALL = 32
+"""The width of a model that is attempted under each policy: bytes of a parameter do not depend on it."""
 PARAMETERS = LAYERS * (WIDTH * WIDTH + WIDTH)
 PARTS = ("weights", "gradients", "accumulators", "masters", "moments")
 DERIVED = {
@@ -38,10 +41,7 @@ def shows() -> Shown:
         Check(what=f"{name}: bytes of a parameter", expected=sum(parts), measured=_formula(name)[-1], because=BECAUSE[name])
         for name, parts in DERIVED.items()
     ]
-    cast = truestep.memory(params=1e6, optimizer="adam", policy="fp16").transients[0]
-    checks.append(
-        Check(what="fp16: bytes of the cast copy, for a while", expected=2, measured=cast.bytes_per_parameter, because=cast.when)
-    )
+    checks += _small()
     wide, narrow = footprint("fp32"), footprint("bf16")
     assert wide.measured is not None
     assert narrow.measured is not None
@@ -75,8 +75,8 @@ def shows() -> Shown:
         ),
         Check(
             what="bf16: activations as predicted from shapes",
-            expected=half.activations,
-            measured=foreseen.activations,
+            expected=foreseen.activations,
+            measured=half.activations,
             because="an attempt on tensors without content saves what a real one saves",
         ),
     ]
@@ -92,6 +92,54 @@ def _formula(name: str) -> tuple[float, ...]:
     policy, _, more = name.partition(", ")
     each = truestep.memory(params=1e6, optimizer="adam", policy=policy, microbatches=4 if more else 1).stages[0].per_parameter
     return (*(getattr(each, part) for part in PARTS), each.total)
+
+
+def _small() -> list[Check]:
+    """The same of real attempts: what stays, with the gradients or the float32 sum of several; and what comes for a while."""
+    tensors, size = 2 * 2, 2 * (SMALL * SMALL + SMALL)
+    found = {name: attempt(name) for name in list(DERIVED)[1:]}
+    checks = [
+        Check(
+            what=f"{name}: bytes of a parameter, measured in an attempt",
+            expected=sum(DERIVED[name]) + 4 * tensors / size,
+            measured=(_kept(each) + each.masters + (each.accumulators - each.gradients if "4 microbatches" in name else 0))
+            / size,
+            within=1e-12,
+            because=f"{BECAUSE[name]}; and Adam's count of steps: 4 bytes for each of the {tensors} tensors",
+        )
+        for name, each in found.items()
+    ]
+    once = found["fp16-master"].accumulators / size
+    return [
+        *checks,
+        Check(
+            what="fp16: bytes of the cast copy, for a while",
+            expected=2.0,
+            measured=found["fp16"].low_copies / size,
+            because="from the forward to the end of the backward, every weight once in float16",
+        ),
+        Check(
+            what="fp16-master: bytes of a float32 copy of the gradient, for a while",
+            expected=4.0,
+            measured=once,
+            because="the masters step by float32: the finite check and all after it read the narrow gradient in it",
+        ),
+    ]
+
+
+def attempt(name: str) -> Categories:
+    """The bytes of an attempt of two small layers with Adam, each kind at its highest, measured as `truestep.memory` does."""
+    policy, _, more = name.partition(", ")
+    model = torch.nn.Sequential(torch.nn.Linear(SMALL, SMALL), torch.nn.Linear(SMALL, SMALL))
+    update: truestep.Update[torch.Tensor] = truestep.Update(model, torch.optim.Adam, loss=_mean, policy=policy)
+    window = [torch.ones(BATCH, SMALL)] * (4 if more else 1)
+    outcome, found = attempted(update, window, update.plan.measure(window))
+    assert outcome.completed
+    return found.account.each
+
+
+def _mean(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return torch.mean(model(x).float())
 
 
 def footprint(policy: str) -> truestep.Footprint:
