@@ -22,7 +22,7 @@ OVERFLOWING = (G1, 1e36, G1, G2)
 """The gradients of four microbatches; the second is infinite in float32 once it is scaled by 2048."""
 LOSSES = (0.75, 0.5, 1.25, 0.5)
 """Losses of four microbatches, each the gradient of a weight of 1 too."""
-TRACE = "a window of four, by torch's GradScaler, step by step"
+TRACE = "a window of four with torch's GradScaler, by microbatch"
 SUMMED = "what one division leaves of 0.5 and 1"
 
 
