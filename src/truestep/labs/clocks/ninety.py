@@ -17,7 +17,7 @@ from truestep.ledger.summary import Summary, summarize
 ATTEMPTS, EVERY, MICROBATCHES, TOKENS = 100, 10, 2, 5
 """Every tenth window overflows; a window has two microbatches of one example and five tokens each."""
 GRADIENT, LARGE = 2.0**-4, 2000.0
-"""Of the usual window, exact in float16, and of one that overflows float16 at every scale down to 64 and below."""
+"""Of the usual window, exact in float16, and of one that overflows float16 at every scale from 65536 down to 128."""
 SCALE = 2.0**16
 SKIPPED = ATTEMPTS // EVERY
 COMPLETED = ATTEMPTS - SKIPPED
@@ -55,6 +55,12 @@ def shows() -> Shown:
             expected=(ATTEMPTS * MICROBATCHES * TOKENS, COMPLETED * MICROBATCHES * TOKENS),
             measured=(counts.tokens_seen or 0, counts.tokens_applied or 0),
             because="ten an attempt",
+        ),
+        Check(
+            what="skipped and why",
+            expected=(f"{SKIPPED} backward overflow",),
+            measured=tuple(f"{skips} {reason}" for reason, skips in counts.skipped_by_reason.items()),
+            because="2000 is finite in float16, half of it times a scale of 128 or more is beyond 65504, each time",
         ),
         Check(
             what="scheduler ticks, on completed updates",
@@ -224,7 +230,8 @@ LAB = Lab(
                     why="That is what `step += 1` counts: rounds of the loop, whatever came of them.",
                 ),
                 Tempting(
-                    value=lambda shown: shown.measured("attempts, completed, skipped")[2], why="Those are the ones that failed."
+                    value=lambda shown: shown.measured("attempts, completed, skipped")[2],
+                    why="Those are the ones that were skipped.",
                 ),
             ),
         ),

@@ -13,6 +13,8 @@ from truestep.labs.asking.ask import Buckets, Choice, Number, Open, Option, Temp
 from truestep.labs.chosen import linear, loss
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
+from truestep.ledger.records import attempt_record, header_record
+from truestep.ledger.summary import Summary, summarize
 
 ATTEMPTS, SKIPPED = 40, 12
 """12 of 40 are skipped, spread evenly: three of each ten."""
@@ -23,7 +25,7 @@ RUNS = "two runs with one rate"
 
 
 def shows() -> Shown:
-    """Two runs that differ in why a third of their attempts is skipped; a healthy start beside them."""
+    """Two runs that differ in why 30 % of their attempts are skipped; a healthy start beside them."""
     runs = {name: attempts(value) for name, value in WRONG_IN.items()}
     nans, large = ([one for one in run if not one.completed] for run in runs.values())
     last = runs["a NaN in the data"][-1].counts
@@ -41,6 +43,7 @@ def shows() -> Shown:
             measured=tuple(one[0].skip.reason.value for one in (nans, large) if one[0].skip),
             because="the first had NaN in what it read; the second's gradient is finite at a smaller scale",
         ),
+        _beside(runs["a NaN in the data"]),
         Check(
             what="times that the alarm sounded, run by run",
             expected=(1, 1),
@@ -68,6 +71,23 @@ def sounded(outcomes: Sequence[truestep.Outcome]) -> list[truestep.Alert]:
     """The alerts of an alarm at 5 % of 40 attempts."""
     alarm = truestep.SkipAlarm(limit=LIMIT, attempts=ATTEMPTS)
     return [alert for outcome in outcomes if (alert := alarm(outcome)) is not None]
+
+
+def _beside(outcomes: Sequence[truestep.Outcome]) -> Check:
+    """What a ledger's summary has in the same record as the throughput: as a file of these attempts would add up."""
+    header = header_record(run_id="lab", created="", environment={}, policy=None, protocol_hash=None)
+    summary: Summary = summarize([header, *(attempt_record(outcome) | {"waste": False} for outcome in outcomes)])
+    record = summary.as_dict()
+    return Check(
+        what="in the ledger's summary beside the throughput: it is there, skip rate, reasons",
+        expected=("yes", f"{SKIPPED / ATTEMPTS:.0%}", f"{SKIPPED} non-finite input"),
+        measured=(
+            "yes" if record["examples_per_second"] else "no",
+            f"{record['skip_rate']:.0%}",
+            ", ".join(f"{skips} {reason}" for reason, skips in record["counts"]["skipped_by_reason"].items()),
+        ),
+        because="one record holds the three, and `truestep ledger` prints rate and throughput in one line",
+    )
 
 
 def _batch(value: float) -> Tensor:
@@ -179,7 +199,7 @@ LAB = Lab(
             options=(
                 Option(text="that the scale began too high and came down", value=0, why="Each skip halved it; then it fitted."),
                 Option(
-                    text="that something is wrong, as at any rate of a third",
+                    text="that something is wrong, as at any rate of 30 %",
                     value=1,
                     why="Tempting: 13 of 40 is much. But they lie before the first update and each lowered the scale.",
                 ),
@@ -195,7 +215,7 @@ LAB = Lab(
                 "Does not subtract the rate and go on: 30 % says that something is wrong",
             ),
             strong="1.4 x 0.7 = 0.98, so it makes no more updates a second. But first I want to know why 30 % are skipped: by "
-            "reason and by place. A sound run skips about one attempt in two thousand.",
+            "reason and by place. A sound run with a growth interval of 2000 skips about one attempt in as many at most.",
             weak="Then it is only 1.1 times as fast, which is still good.",
             follow_up="Which counts would you print beside examples a second?",
         ),

@@ -49,7 +49,7 @@ def shows() -> Shown:
         ),
     )
     damages = {
-        "a new scaler each step": "each begins at 2^16 again",
+        "a new scaler each attempt": "each begins at 2^16 again",
         "scaling by hand": "the number is nobody's to move",
     }
     wrong = tuple(
@@ -124,7 +124,7 @@ def _by_hand() -> Loop:
 
 LOOPS_BY_NAME: dict[str, Callable[[], Loop]] = {
     "scaler.update()": _updating,
-    "a new scaler each step": _new_scaler,
+    "a new scaler each attempt": _new_scaler,
     "scaling by hand": _by_hand,
 }
 
@@ -161,7 +161,7 @@ def _no_overflow() -> Edge:
     return Edge(
         where="nothing overflows at the first scale: then a scale that cannot move does no harm, and no test shows it",
         check=Check(
-            what="completed of 20 at a gradient of 1, then the scale: a new scaler each step",
+            what="completed of 20 at a gradient of 1, then the scale: a new scaler each attempt",
             expected=(float(ATTEMPTS), SCALE),
             measured=(float(found[0]), found[1]),
             because="2^16 fits into float32, so there is nothing to skip",
@@ -175,7 +175,7 @@ LAB = Lab(
     topic="clocks",
     title="A scale that cannot move",
     claim="Where update() is missing, the scale never moves: an overflow repeats, and every following attempt is skipped.",
-    source="torch.amp.GradScaler: update() moves the scale; the loop of its documentation calls it once an iteration",
+    source="torch.amp.GradScaler: update() moves the scale; the loop of its documentation calls it once an attempt",
     condition="the loop evades torch's own check. With one scaler, torch raises at the second step.",
     shows=shows,
     after=(
@@ -196,7 +196,7 @@ LAB = Lab(
                 Option(
                     text="all attempts after the first overflow are skipped",
                     value=("0", "nothing"),
-                    why="Tempting, and often said. It takes a loop that evades the check, with a new scaler each step.",
+                    why="Tempting, and often said. It takes a loop that evades the check, with a new scaler each attempt.",
                 ),
                 Option(
                     text="torch raises at the first step",
@@ -225,10 +225,10 @@ LAB = Lab(
             prompt="Take scaler.update() away from the recipe. What was it for, besides the scale's value?",
             rubric=(
                 "It halves the scale after an overflow, and lets it grow after a clean stretch",
-                "It ends the iteration: it resets which optimizers have been unscaled and stepped",
+                "It ends the attempt: it resets which optimizers have been unscaled and stepped",
                 "It belongs once after all optimizers, not once for each",
             ),
-            strong="It moves the scale by what this iteration found, and resets the state by optimizer, so that unscale_ and "
+            strong="It moves the scale by what this attempt found, and resets the state by optimizer, so that unscale_ and "
             "step may be called again. With two optimizers it is still called once.",
             weak="It updates the weights.",
             follow_up="What would happen if it were called after each of two optimizers?",
