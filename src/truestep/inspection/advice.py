@@ -9,7 +9,7 @@ from truestep.inspection.numbers import SCALED, Numbers
 from truestep.inspection.result import Advice, Movement
 from truestep.inspection.scales import scale_range
 from truestep.inspection.spread import Losses, Spread
-from truestep.inspection.words import percent
+from truestep.pages.words import percent
 
 NEGLIGIBLE = 0.001
 """A share of gradients below which flushing to zero is not held against a format; overflows always are."""

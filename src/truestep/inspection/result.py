@@ -9,7 +9,8 @@ from typing import Any, Literal
 from truestep.formats import FORMATS
 from truestep.inspection.numbers import Kind, Numbers
 from truestep.inspection.spread import STORABLE
-from truestep.inspection.words import binades, percent
+from truestep.pages.inspection.wording import layer, magnitudes
+from truestep.pages.words import percent
 
 SCHEMA = 1
 
@@ -184,8 +185,12 @@ def _report(found: Inspection) -> str:
 
 
 def _line(each: Numbers) -> str:
-    measured = "-" if each.measured is None else percent(each.measured.share("flushed"))
+    measured = None if each.measured is None else each.measured.share("flushed")
     use = each.in_use
-    shares = [percent(use.share("flushed")), measured, percent(use.share("subnormal")), percent(use.share("overflowed"))]
-    where = (each.layer or "model") if each.module else "all layers"
-    return f"{where:24} {each.kind:26} {binades(each.spread):>14} " + " ".join(f"{share:>9}" for share in shares)
+    shares = [_percent(share) for share in (use.share("flushed"), measured, use.share("subnormal"), use.share("overflowed"))]
+    row = {"layer": each.layer, "module": each.module, "spread": each.spread.record()}
+    return f"{layer(row):24} {each.kind:26} {magnitudes(row):>14} " + " ".join(f"{share:>9}" for share in shares)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else percent(share)
