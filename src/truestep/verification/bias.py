@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from truestep.pages.words import counted, percent, significant
 from truestep.stats.interval import Interval, mean_interval
+from truestep.verification.criterion import SAFETY, Computed
+from truestep.verification.gap import Gap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,3 +70,14 @@ def bias_of(signed: Sequence[float | None], *, allowed: float) -> Bias:
     if not found:
         return Bias(attempts=0, mean=None, interval=None, allowed=allowed)
     return Bias(attempts=len(found), mean=statistics.fmean(found), interval=mean_interval(found), allowed=allowed)
+
+
+def bias_among(every: Sequence[tuple[Gap, Computed]]) -> Bias:
+    """Of the gaps of several attempts.
+
+    Allowed is what rounding may leave of a direction, and what the plain full batch shows, magnified as a rounding is.
+    """
+    rounding = max((SAFETY * computed.unit + computed.clip for _, computed in every), default=0.0)
+    coarser = max((computed.unit / computed.plain_unit for _, computed in every), default=1.0)
+    plain = bias_of([gap.plain_signed for gap, _ in every], allowed=0.0).mean or 0.0
+    return bias_of([gap.signed for gap, _ in every], allowed=rounding + SAFETY * coarser * abs(plain))

@@ -14,8 +14,8 @@ from truestep.engine.gradients import exact_norm
 from truestep.pages.words import listing
 from truestep.verification import suspect
 from truestep.verification.arrival import Arrival
-from truestep.verification.bias import Bias, bias_of
-from truestep.verification.criterion import FLOAT32_UNIT, SAFETY, Computed, Judgement, Level, derivation, judged
+from truestep.verification.bias import Bias, bias_among
+from truestep.verification.criterion import FLOAT32_UNIT, Computed, Judgement, Level, derivation, judged
 from truestep.verification.cut import Length
 from truestep.verification.gap import Gap, gaps, whole
 from truestep.verification.leftover import Leftover
@@ -121,19 +121,9 @@ class Comparison:
         return replace(verification, **self._suspect.told(self._lengths()))
 
     def _bias(self, name: str | None = None) -> Bias:
-        """Of one parameter, or all together; a window that comes again brings its roundings again, and shows nothing new.
-
-        Allowed is what rounding may leave of a direction, and what the plain full batch shows, magnified as a rounding is.
-        """
-        every = [
-            (each.whole if name is None else each.gaps[name], each.computed)
-            for each in self._compared
-            if each.fresh and (name is None or name in each.gaps)
-        ]
-        rounding = max((SAFETY * computed.unit + computed.clip for _, computed in every), default=0.0)
-        coarser = max((computed.unit / computed.plain_unit for _, computed in every), default=1.0)
-        plain = bias_of([gap.plain_signed for gap, _ in every], allowed=0.0).mean or 0.0
-        return bias_of([gap.signed for gap, _ in every], allowed=rounding + SAFETY * coarser * abs(plain))
+        """Of one parameter, or all together; a window that comes again brings its roundings again, and shows nothing new."""
+        fresh = [each for each in self._compared if each.fresh and (name is None or name in each.gaps)]
+        return bias_among([(each.whole if name is None else each.gaps[name], each.computed) for each in fresh])
 
     def _lengths(self) -> list[Length]:
         """Of the attempts of which every norm is finite."""
