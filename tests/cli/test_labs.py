@@ -15,6 +15,7 @@ import pytest
 from tests.labs.asking import made
 from truestep.cli import main
 from truestep.labs import shelf
+from truestep.labs.asking import running
 from truestep.labs.asking.order import mixed
 from truestep.labs.asking.progress import read
 from truestep.labs.asking.sheet import options
@@ -94,6 +95,39 @@ def test_what_cannot_be_read_is_asked_again_and_skip_leaves_one_out(one_lab, typ
     assert [each.name for each in read(path).answered] == ["made/number"]
 
 
+def test_the_first_prompt_says_how_to_skip_and_to_end_and_a_question_mark_says_it_again(one_lab, typed, tmp_path, capsys):
+    typed("?", "skip")
+    main(["labs", "made", "--ask", "--progress-file", str(tmp_path / "labs.jsonl")])
+    err = capsys.readouterr().err
+    assert err.index("Ctrl-D ends the session") < err.index("number")
+    assert err.count("skip leaves the exercise out") == 2
+
+
+def test_an_answer_without_a_confidence_is_said_to_be_dropped(one_lab, typed, tmp_path, capsys):
+    path = tmp_path / "labs.jsonl"
+    typed("0.2")
+    assert main(["labs", "made", "--ask", "--progress-file", str(path)]) == 0
+    err = capsys.readouterr().err
+    assert "the answer to made/number was read, but not how sure you are: it is neither graded nor kept" in err
+    assert "0 answers of this session are kept" in err
+    assert read(path).answered == ()
+
+
+def test_options_are_named_by_numbers_too_and_ruled_out_in_one_line(one_lab, typed, tmp_path, capsys):
+    path, today = tmp_path / "labs.jsonl", datetime.now().astimezone().date()
+    place = {text: str(at) for at, text in enumerate(options("made/choice", made.ASKS["choice"], today), 1)}
+    out = {text: "abc"[at] for at, text in enumerate(options("made/out", made.ASKS["out"], today))}
+    every = " ".join("abc")
+    both = f"{out['nothing']}, {out['its direction']}"
+    typed("skip", "skip", place["its length"], "4", every, f"{out['nothing']} {out['nothing']}", both, "4")
+    main(["labs", "made", "--ask", "--progress-file", str(path)])
+    err = capsys.readouterr().err
+    assert [(each.name, each.right) for each in read(path).answered] == [("made/choice", True), ("made/out", True)], err
+    assert "or a list of 2 letters, the surest first" in err
+    assert "that rules out all of them" in err
+    assert "'nothing' is ruled out already" in err
+
+
 def test_nothing_is_told_before_the_confidence_is_given(one_lab, typed, tmp_path, capsys):
     typed("1")
     main(["labs", "made", "--ask", "--progress-file", str(tmp_path / "labs.jsonl")])
@@ -165,6 +199,33 @@ def test_a_file_that_answers_name_is_run_only_where_that_was_said(one_lab, tmp_p
     main(["labs", "--answers", path, "--run-files", "--json"])
     assert json.loads(capsys.readouterr().out)["graded"]["made/build"]["right"]
     assert (tmp_path / "ran").exists()
+
+
+def test_a_check_that_could_not_run_is_no_grade(one_lab, tmp_path, capsys, monkeypatch):
+    (tmp_path / "mine.py").write_text(LOOP)
+    monkeypatch.setattr(running, "PROGRAM", "truestep.labs.asking.nowhere")
+    assert main(["labs", "--milestone", "1", "--file", str(tmp_path / "mine.py")]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "mine.py is run, with all that it does, for at most 120 s" in err
+    assert "the check could not run" in err
+    path = answers_file(tmp_path, {"number": 0.2, "build": "mine.py"})
+    assert main(["labs", "--answers", path, "--run-files", "--json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert "could not run" in document["unread"]["made/build"]
+    assert list(document["graded"]) == ["made/number"]
+
+
+def test_a_file_that_is_not_there_is_not_said_to_be_run(capsys):
+    assert main(["labs", "--milestone", "1", "--file", "none.py"]) == 2
+    assert "is run" not in capsys.readouterr().err
+
+
+def test_a_name_that_is_nearly_right_is_shown_alone(capsys):
+    assert main(["labs", "bit"]) == 2
+    err = capsys.readouterr().err
+    assert "did you mean " in err
+    assert "clip-order" not in err
 
 
 def test_answers_of_a_file_are_kept_where_a_place_was_given(one_lab, tmp_path, capsys, monkeypatch):

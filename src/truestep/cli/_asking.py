@@ -8,7 +8,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from truestep.cli._lines import Skipped, listed, paragraph, print_script, prompted, tell
+from truestep.cli._lines import Skipped, listed, paragraph, print_script, prompted, say_how, tell
 from truestep.cli._output import print_table
 from truestep.errors import UsageError
 from truestep.labs.asking import progress, reading
@@ -19,7 +19,7 @@ from truestep.labs.asking.milestones import Report
 from truestep.labs.asking.order import mixed
 from truestep.labs.asking.reading import Written
 from truestep.labs.asking.review import Why, due, session
-from truestep.labs.asking.running import built
+from truestep.labs.asking.running import LIMIT_SECONDS, built
 from truestep.labs.asking.sheet import by_lab, exercises, options
 from truestep.labs.asking.values import said
 from truestep.labs.lab import Lab
@@ -42,7 +42,9 @@ def ask(labs: tuple[Lab, ...], path: Path, *, review: bool) -> int:
     back, shown, kept = due(known.answered, now), by_lab(), 0
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
-    if not names:
+    if names:
+        say_how()
+    else:
         print("Nothing is due, and there is nothing new. truestep labs NAME --ask asks all of one lab.")
     try:
         for place, name in enumerate(names, 1):
@@ -55,6 +57,11 @@ def ask(labs: tuple[Lab, ...], path: Path, *, review: bool) -> int:
                 graded, confidence = _One(name, question, shown(lab), now.date()).asked()
             except Skipped:
                 continue
+            except Unsure:
+                print(
+                    f"\nthe answer to {name} was read, but not how sure you are: it is neither graded nor kept", file=sys.stderr
+                )
+                break
             _told(graded)
             progress.append(path, answered(name, graded, confidence, datetime.now().astimezone()))
             kept += 1
@@ -87,6 +94,15 @@ def say_unread(known: progress.Progress, path: Path) -> None:
         print(f"{path}: line {lines} is torn or no record, and left out; all others are there", file=sys.stderr)
 
 
+def say_run(file: Path) -> None:
+    """What is about to be done with a learner's file."""
+    print(f"{file} is run, with all that it does, for at most {LIMIT_SECONDS:g} s", file=sys.stderr)
+
+
+class Unsure(Exception):
+    """An answer was read, and the input ended before it was said how sure it is."""
+
+
 class _One:
     """One exercise, from its question to its grade."""
 
@@ -117,14 +133,17 @@ class _One:
                 words = prompted("your file, which is run with all that it does: ", _file)
             case Open():
                 words = Written(text=paragraph())
-        confidence = prompted("how sure are you, 1 (a guess) to 5 (certain)? ", reading.read_confidence)
+        try:
+            confidence = prompted("how sure are you, 1 (a guess) to 5 (certain)? ", reading.read_confidence)
+        except EOFError:
+            raise Unsure from None
         if isinstance(self.ask, Open):
             words = self._points(self.ask, words)
         elif isinstance(self.ask, Find):
             print("the audit runs the script ...", file=sys.stderr)
             found = faults(self.ask.script)
         elif isinstance(self.ask, Build):
-            print(f"{words} is run ...", file=sys.stderr)
+            say_run(Path(words))
             found = built(Path(words), self.ask.milestone)
         return grade(self.ask, words, self.shown, options=texts, found=found), confidence
 
@@ -135,17 +154,22 @@ class _One:
     def _ruled_out(self, texts: tuple[str, ...]) -> tuple[str, ...]:
         listed(texts)
         out: list[str] = []
+
+        def still(line: str) -> list[str]:
+            found = [reading.read_option(word, texts) for word in _letters(line)]
+            again = [text for place, text in enumerate(found) if text in [*out, *found[:place]]]
+            if again:
+                raise UsageError(f"{again[0]!r} is ruled out already", hint="rule out another")
+            if len(out) + len(found) == len(texts):
+                raise UsageError("that rules out all of them", hint="leave the right one")
+            return found
+
         while len(out) < len(texts) - 1:
-
-            def still(line: str) -> str:
-                found = reading.read_option(line, texts)
-                if found in out:
-                    raise UsageError(f"{found!r} is ruled out already", hint="rule out another")
-                return found
-
-            out.append(prompted("rule out the one that is wrong most surely: ", still))
-        (left,) = set(texts) - set(out)
-        print(f"left: {left}", file=sys.stderr)
+            left = len(texts) - 1 - len(out)
+            all_at_once = "" if left == 1 else f", or a list of {left} letters, the surest first"
+            out += prompted(f"rule out the one that is wrong most surely{all_at_once}: ", still)
+        (kept,) = set(texts) - set(out)
+        print(f"left: {kept}", file=sys.stderr)
         return tuple(out)
 
     def _column(self, ask: Column) -> list[Any]:
@@ -182,6 +206,12 @@ def _told(graded: Graded) -> None:
 
 def _part(graded: Graded) -> str:
     return f": {graded.verdict}" if graded.total > 1 else ""
+
+
+def _letters(line: str) -> list[str]:
+    """The letters of a list of them; the whole line where it is something else."""
+    words = line.replace(",", " ").split()
+    return words if all(len(word.strip("().")) == 1 for word in words) else [line]
 
 
 def _file(line: str) -> str:

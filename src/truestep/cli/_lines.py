@@ -14,6 +14,8 @@ from truestep.labs.asking.order import LETTERS
 T = TypeVar("T")
 WIDEST = 100
 """Columns of a line of text, on however wide a terminal."""
+HOW = """At any prompt: skip leaves the exercise out, Ctrl-D ends the session (what was answered is kept), ? says this again.
+Options are named by their letter, their number from the top, or their first words; numbers as 0.25, 1/4, 2^-2 or 2.5e-1."""
 
 
 class Skipped(Exception):
@@ -26,12 +28,20 @@ def prompted(prompt: str, read: Callable[[str], T]) -> T:
         line = _typed(prompt)
         if line.strip().lower() == "skip":
             raise Skipped
+        if line.strip() == "?":
+            say_how()
+            continue
         try:
             if not line.strip():
                 raise UsageError("nothing is written", hint="skip leaves this one out, Ctrl-D ends; what was answered is kept")
             return read(line.strip())
         except UsageError as error:
             print(f"{error.summary}: {error.hint}", file=sys.stderr)
+
+
+def say_how() -> None:
+    """What can be typed at any prompt."""
+    print(HOW, file=sys.stderr)
 
 
 def paragraph() -> str:

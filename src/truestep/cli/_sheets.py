@@ -7,24 +7,27 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truestep.cli._asking import answered, say_unread
+from truestep.cli._asking import answered, say_run, say_unread
 from truestep.cli._output import print_json, print_table
-from truestep.errors import UsageError
+from truestep.errors import TruestepError, UsageError
 from truestep.labs.asking import progress, reading
 from truestep.labs.asking.ask import Build, Choice, Find
 from truestep.labs.asking.faults import faults
 from truestep.labs.asking.grading import Graded, grade
 from truestep.labs.asking.milestones import milestone
-from truestep.labs.asking.running import built
-from truestep.labs.asking.sheet import Asked, by_lab, exercises, options, question, read_answers
+from truestep.labs.asking.running import built, demand_file
+from truestep.labs.asking.sheet import Asked, by_lab, demand_asked, exercises, options, question
 from truestep.pages.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from truestep.labs.asking.answers import Answers
     from truestep.labs.asking.ask import Ask
     from truestep.labs.lab import Lab
     from truestep.labs.shown import Shown
+
+COULD_NOT_RUN = 3
 
 
 def print_questions(labs: tuple[Lab, ...]) -> None:
@@ -40,7 +43,8 @@ def print_milestone(name: str, file: Path | None, *, json: bool) -> int:
     if file is None:
         print(goal.skeleton, end="")
         return 0
-    print(f"{file} is run, with all that it does", file=sys.stderr)
+    demand_file(file, name)
+    say_run(file)
     report = built(file, name)
     if json:
         print_json(report.record())
@@ -49,25 +53,27 @@ def print_milestone(name: str, file: Path | None, *, json: bool) -> int:
     return 0 if report.passed else 1
 
 
-def grade_file(path: Path, labs: tuple[Lab, ...], *, run_files: bool, keep: Path | None, json: bool) -> int:
-    """Grades a file of answers, prints the grades; always 0, for a grade is what was asked for."""
+def grade_file(path: Path, given: Answers, labs: tuple[Lab, ...], *, run_files: bool, keep: Path | None, json: bool) -> int:
+    """Grades the answers of a file, prints the grades; 0, for they are what was asked for, or 3 where truestep failed at one."""
     known, shown = exercises(labs), by_lab()
-    given = read_answers(path, known)
+    demand_asked(path, given, known)
     if keep is not None:
         say_unread(progress.prepare(keep), keep)
     graded: dict[str, tuple[Graded, int | None]] = {}
     unread: dict[str, str] = {}
+    failed = False
     for name, each in given.items():
         lab, ask = known[name]
         try:
             confidence = None if each.get("confidence") is None else reading.read_confidence(each["confidence"])
             graded[name] = (_graded(name, ask, each["answer"], shown(lab), path.parent if run_files else None), confidence)
-        except UsageError as error:
+        except TruestepError as error:
             unread[name] = f"{error.summary}: {error.hint}"
+            failed = failed or not isinstance(error, UsageError)
     if keep is not None:
         _keep(keep, graded)
     (_print_grades_json if json else _print_grades)(known, graded, unread)
-    return 0
+    return COULD_NOT_RUN if failed else 0
 
 
 def _graded(name: str, ask: Ask, words: Any, shown: Shown, folder: Path | None) -> Graded:
@@ -77,6 +83,8 @@ def _graded(name: str, ask: Ask, words: Any, shown: Shown, folder: Path | None) 
             raise UsageError("the file is not run", hint="--run-files runs the files that answers name, with all that they do")
         if not isinstance(words, str):
             raise UsageError(f"{words!r} is no path", hint="write the path of a file")
+        demand_file(folder / words, ask.milestone)
+        say_run(folder / words)
         return grade(ask, words, shown, found=built(folder / words, ask.milestone))
     if isinstance(ask, Find):
         reading.read_line(words, ask.script)  # before the audit takes its seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,6 +15,7 @@ from truestep.cli._labs import described, print_lab, print_verdict, record
 from truestep.cli._options import demand_writable
 from truestep.cli._output import print_json, print_table
 from truestep.errors import UsageError
+from truestep.labs.asking.answers import Answers, read_answers
 
 if TYPE_CHECKING:
     from truestep.labs.lab import Lab
@@ -31,7 +33,7 @@ class Command:
     in another order every day, the same for all who are asked that day; on sheets (--ask --json, --answers) it never changes.
     """
 
-    name: Annotated[str | None, tyro.conf.Positional] = None
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="LAB")] = None
     """The lab to run; without it they are listed."""
     all: bool = False
     """Run every lab."""
@@ -61,14 +63,15 @@ class Command:
         """Lists, runs and shows, or asks and grades; returns 1 where a check does not hold."""
         self._demand_sense()
         if self.milestone is not None:
-            from truestep.cli._sheets import print_milestone  # noqa: PLC0415 - it imports torch
+            from truestep.cli._sheets import print_milestone  # noqa: PLC0415 - it imports scipy
 
             return print_milestone(self.milestone, self.file, json=self.json)
-        from truestep.labs.shelf import lab, labs  # noqa: PLC0415 - the labs import torch
+        given = None if self.answers is None else read_answers(self.answers)
+        from truestep.labs.shelf import labs  # noqa: PLC0415 - the labs import torch
 
-        chosen = labs() if self.name is None else (lab(self.name),)
-        if self.ask or self.progress or self.answers is not None:
-            return self._teach(chosen)
+        chosen = labs() if self.name is None else (_lab(self.name),)
+        if self.ask or self.progress or given is not None:
+            return self._teach(chosen, given)
         if self.html is not None:
             return _write_site(self.html, chosen)
         if not self.name and not self.all:
@@ -106,13 +109,15 @@ class Command:
         if self.milestone is not None and (self.name or (self.json and self.file is None)):
             raise UsageError("--milestone prints a file, or checks one", hint="give it alone, or with --file FILE")
 
-    def _teach(self, chosen: tuple[Lab, ...]) -> int:
+    def _teach(self, chosen: tuple[Lab, ...], given: Answers | None) -> int:
         from truestep.cli import _asking, _progress, _sheets  # noqa: PLC0415 - they import torch
         from truestep.labs.asking.progress import home  # noqa: PLC0415
 
         path = home(os.environ) if self.progress_file is None else self.progress_file
-        if self.answers is not None:
-            return _sheets.grade_file(self.answers, chosen, run_files=self.run_files, keep=self.progress_file, json=self.json)
+        if self.answers is not None and given is not None:
+            return _sheets.grade_file(
+                self.answers, given, chosen, run_files=self.run_files, keep=self.progress_file, json=self.json
+            )
         if self.progress:
             _progress.print_progress(path, chosen, json=self.json)
             return 0
@@ -145,6 +150,17 @@ class Command:
                 print()
             rows = [[each.name, each.title, " ".join(each.facts)] for each in labs if each.topic == topic]
             print_table(title, ["lab", "fact", "rows"], rows, words=3)
+        print("\nrows: of the lessons that each lab is behind, docs/lessons.md")
+
+
+def _lab(name: str) -> Lab:
+    """The lab of that name; UsageError with those of a name like it, or with all, where there is none."""
+    from truestep.labs.shelf import lab, labs  # noqa: PLC0415 - the labs import torch
+
+    near = get_close_matches(name, [each.name for each in labs()], n=3)
+    if near and name not in near:
+        raise UsageError(f"there is no lab called {name!r}", hint=f"did you mean {', '.join(near)}?")
+    return lab(name)
 
 
 def _write_site(folder: Path, labs: tuple[Lab, ...]) -> int:

@@ -49,12 +49,12 @@ def test_letters_are_those_of_the_order_in_which_options_stood():
     assert grade(ASKS["choice"], "its l", SHOWN, options=order).right
 
 
-def test_of_a_choice_the_wrong_one_that_was_taken_is_answered_before_the_others():
+def test_of_a_choice_the_wrong_ones_are_answered_in_the_labs_own_order_whichever_was_taken():
     words = grade(ASKS["choice"], "nothing", SHOWN).words
     assert words == (
         "Right is its length: too short",
-        "Not nothing: tempting, for it learns",
         "Not its direction: tempting, for value clips bend",
+        "Not nothing: tempting, for it learns",
     )
 
 
@@ -100,11 +100,12 @@ def test_words_that_nobody_has_graded_have_no_points():
 
 
 def test_a_line_is_right_where_the_audit_reports():
-    found = Faults(faults=(Fault(line=6, words="never cleared"),))
+    found = Faults(faults=tuple(Fault(line=6, words=words) for words in ("never cleared", "twice as large")))
     assert grade(ASKS["find"], "line 6", SHOWN, found=found).right
     graded = grade(ASKS["find"], 7, SHOWN, found=found)
     assert not graded.right
-    assert graded.words[0] == "The audit reports line 6: loss.backward()\nnever cleared"
+    told = "The audit reports line 6: loss.backward()\n  - never cleared\n  - twice as large"
+    assert graded.words[0] == told, "a line that has two faults stands there once"
 
 
 @pytest.mark.skipif(not FULL, reason="takes seconds; a session of tests/cli/test_labs.py asks the real audit always")

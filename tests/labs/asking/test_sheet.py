@@ -1,12 +1,15 @@
 """A sheet holds every question and no answer; a file of answers is held against what is asked."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from tests.labs.asking.made import ASKS, LAB
 from truestep.errors import FileError, UsageError
-from truestep.labs.asking.sheet import by_lab, exercises, options, question, read_answers
+from truestep.labs.asking.answers import read_answers
+from truestep.labs.asking.sheet import by_lab, demand_asked, exercises, options, question
 
 ASKED = exercises((LAB,))
 
@@ -53,7 +56,7 @@ def test_what_is_no_file_of_answers_is_a_usage_error(tmp_path, content, said):
     path = tmp_path / "answers.json"
     path.write_text(content)
     with pytest.raises(UsageError, match=said) as raised:
-        read_answers(path, ASKED)
+        demand_asked(path, read_answers(path), ASKED)
     assert raised.value.hint
 
 
@@ -61,13 +64,18 @@ def test_a_name_that_is_nearly_right_is_shown(tmp_path):
     path = tmp_path / "answers.json"
     path.write_text('{"made/numbr": {"answer": 1}}')
     with pytest.raises(UsageError) as raised:
-        read_answers(path, ASKED)
+        demand_asked(path, read_answers(path), ASKED)
     assert "made/number" in raised.value.hint
 
 
 def test_no_file_is_told(tmp_path):
     with pytest.raises(FileError):
-        read_answers(tmp_path / "none.json", ASKED)
+        read_answers(tmp_path / "none.json")
+
+
+def test_a_file_of_answers_is_read_before_torch_is_imported():
+    code = "import sys, truestep.cli.labs, truestep.labs.asking.answers; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_lab_is_run_once():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from truestep.labs.asking.ask import Ask, Buckets, Build, Choice, Column, Find, Number, Open
@@ -91,8 +92,8 @@ def _choice(ask: Choice, given: str | tuple[str, ...], shown: Shown) -> Graded:
     out = given if isinstance(given, tuple) else ()
     total = len(ask.options) - 1 if ask.eliminate else 1
     points = (out.index(right.text) if right.text in out else total) if ask.eliminate else int(given == right.text)
-    wrong = sorted((option for option in ask.options if option is not right), key=lambda option: option.text != given)
-    words = [f"Right is {right.text}: {right.why}", *(f"Not {option.text}: {option.why}" for option in wrong)]
+    wrong = [f"Not {option.text}: {option.why}" for option in ask.options if option is not right]  # in the lab's own order
+    words = [f"Right is {right.text}: {right.why}", *wrong]
     if right.text in out:
         words.insert(0, f"You ruled out the right one after {points} of the wrong ones.")
     return Graded(right=points == total, points=points, total=total, answer=plain(given), words=tuple(words))
@@ -138,12 +139,9 @@ def _fits(yours: Value, right: Value, within: float) -> bool:
 def _buckets(ask: Buckets, given: dict[str, str], shown: Shown) -> Graded:
     answer = ask.answer(shown)
     wrong = [item for item in answer if given[item] != answer[item]]
-    words = [f"{item}: {answer[item]}, not {given[item]}: {ask.why[item]}" for item in wrong]
-    alike: dict[tuple[str, str], list[str]] = {}
-    for item in answer:
-        if item not in wrong:
-            alike.setdefault((answer[item], ask.why[item]), []).append(item)
-    words += [f"{', '.join(items)}: {bucket}: {why}" for (bucket, why), items in alike.items()]
+    words = []
+    for (bucket, why, yours), items in groupby(answer, key=lambda item: (answer[item], ask.why[item], given[item])):
+        words.append(f"{', '.join(items)}: {bucket}{'' if yours == bucket else f', not {yours}'}: {why}")
     points = len(answer) - len(wrong)
     return Graded(right=not wrong, points=points, total=len(answer), answer=given, words=tuple(words))
 
@@ -151,7 +149,10 @@ def _buckets(ask: Buckets, given: dict[str, str], shown: Shown) -> Graded:
 def _find(ask: Find, given: int, found: Faults) -> Graded:
     right = given in found.lines
     text = ask.script.splitlines()
-    words = [f"The audit reports line {fault.line}: {text[fault.line - 1].strip()}\n{fault.words}" for fault in found.faults]
+    words = []
+    for line in dict.fromkeys(fault.line for fault in found.faults):
+        said = [f"  - {fault.words}" for fault in found.faults if fault.line == line]
+        words.append("\n".join([f"The audit reports line {line}: {text[line - 1].strip()}", *said]))
     return Graded(right=right, points=int(right), total=1, answer=given, words=(*words, ask.why))
 
 

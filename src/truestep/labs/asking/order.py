@@ -29,10 +29,15 @@ def mixed(things: Sequence[T], *, name: str, day: date | None) -> tuple[T, ...]:
 
 
 def chosen(words: str, among: Sequence[str]) -> str | None:
-    """Which of them is meant: by its text, by its letter, or by how it alone begins; None where that is none or several.
+    """Which of them is meant: by its text, letter, number from 1, or by how it alone begins; None where that is none or several.
 
-    >>> chosen("B", ["its length", "nothing"]), chosen("its l", ["its length", "its direction"]), chosen("it", ["its a", "its b"])
+    >>> chosen("B", ["its length", "nothing"]), chosen("its l", ["its length", "its direction"]), chosen("it", ["a b", "a c"])
     ('nothing', 'its length', None)
+
+    A number that may be one of the texts is none of a place:
+
+    >>> chosen("2", ["its length", "nothing"]), chosen("2", ["1 byte", "2 bytes"]), chosen("1", ["2 bytes", "4 bytes"])
+    ('nothing', '2 bytes', None)
     """
     plain = " ".join(words.split()).casefold()
     texts = {" ".join(each.split()).casefold(): each for each in among}
@@ -41,5 +46,7 @@ def chosen(words: str, among: Sequence[str]) -> str | None:
     letter = plain.strip("().")
     if len(letter) == 1 and letter in LETTERS[: len(among)]:
         return among[LETTERS.index(letter)]
+    if not any(each[0].isdigit() for each in texts if each) and letter in map(str, range(1, len(among) + 1)):
+        return among[int(letter) - 1]
     begun = [text for each, text in texts.items() if plain and each.startswith(plain)]
     return begun[0] if len(begun) == 1 else None

@@ -1,15 +1,15 @@
-"""Exercises on paper: all questions without an answer as a document, and a file of answers to them, graded."""
+"""Exercises on paper: all questions without an answer as a document, and which of them a file of answers may answer."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from truestep.errors import FileError, UsageError
+from truestep.errors import UsageError
+from truestep.labs.asking.answers import FORM, Answers
 from truestep.labs.asking.ask import Ask, Buckets, Build, Choice, Column, Find, Number, Open
 from truestep.labs.asking.milestones import milestone
 from truestep.labs.asking.order import LETTERS, mixed
@@ -67,32 +67,13 @@ def _parts(name: str, ask: Ask, shown: Shown) -> dict[str, Any]:  # noqa: PLR091
             return {"write": "words; or an object of text and points, a truth for each line of the rubric"}
 
 
-def read_answers(path: Path, known: Asked) -> dict[str, Mapping[str, Any]]:
-    """The file's answers by exercise.
-
-    Raises:
-        FileError: it cannot be read. UsageError: it is no JSON of that form, or answers what is not asked.
-    """
-    try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror}", hint="name a file of answers") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is no JSON: {error}", hint=_FORM) from None
-    if not isinstance(document, dict):
-        raise UsageError(f"{path} holds no object", hint=_FORM)
-    for name, given in document.items():
+def demand_asked(path: Path, given: Answers, known: Asked) -> None:
+    """UsageError where an answer of the file is one to what is not asked."""
+    for name in given:
         if name not in known:
             near = get_close_matches(name, known, n=3)
-            raise UsageError(
-                f"{path} answers {name!r}, which is not asked", hint=f"did you mean {', '.join(near)}?" if near else _FORM
-            )
-        if not isinstance(given, dict) or "answer" not in given:
-            raise UsageError(f"{path} has no answer under {name!r}", hint=_FORM)
-    return document
-
-
-_FORM = 'write {"lab/key": {"answer": ..., "confidence": 3}}; truestep labs --ask --json has all questions'
+            hint = f"did you mean {', '.join(near)}?" if near else FORM
+            raise UsageError(f"{path} answers {name!r}, which is not asked", hint=hint)
 
 
 def by_lab(run: Callable[[Lab], Shown] = Lab.run) -> Callable[[Lab], Shown]:

@@ -6,16 +6,16 @@ from typing import Any
 
 
 def said(value: Any) -> str:
-    """A value in words: seven digits, a tuple in brackets, - for none.
+    """A value in words: seven digits, 0 without a sign, a tuple in brackets, - for none.
 
-    >>> said(204.8), said((1.2, 3)), said(True), said("float16"), said(None)
-    ('204.8', '[1.2, 3]', 'yes', 'float16', '-')
+    >>> said(204.8), said((1.2, 3)), said(True), said("float16"), said(None), said(-0.0)
+    ('204.8', '[1.2, 3]', 'yes', 'float16', '-', '0')
     """
     if isinstance(value, tuple):
         return f"[{', '.join(map(said, value))}]"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "-" if value is None else f"{value:.7g}" if isinstance(value, float) else str(value)
+    return "-" if value is None else f"{value + 0.0:.7g}" if isinstance(value, float) else str(value)
 
 
 def plain(value: Any) -> Any:
