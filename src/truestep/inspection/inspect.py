@@ -40,10 +40,9 @@ def inspect(
 
     A short training of `after` attempts and one more is made; `attempts` of them, spread evenly from the first to the last, are
     inspected. Where the policy's format has float32's range (fp32, tf32, bf16) the policy's own numbers are counted, and under
-    bf16 the first microbatch runs in float32 too, to be compared with; else (fp16) the windows of the first and the last
-    inspected attempt run in float32 first, from the same state, and that is counted, for what the policy flushed is not among
-    its own numbers. Of the attempts between, the policy's own numbers move the scales that lose nothing. All of it is undone
-    afterwards.
+    bf16 the first microbatch runs in float32 too, to compare; else (fp16) the windows of the first and the last inspected
+    attempt run in float32 first, from the same state, and that is counted, for what the policy flushed is not among its own
+    numbers. Of the attempts between, the policy's own numbers move the scales that lose nothing. All of it is undone afterwards.
 
     Args:
         what: a Task, the name of one, or FILE.py:NAME; or an Update of one's own, whose policy it then is.
