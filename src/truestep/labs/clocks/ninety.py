@@ -274,6 +274,20 @@ LAB = Lab(
             follow_up="B read 180 examples by its ninetieth update, and A 200. Which count would you equalise, and why?",
         ),
         Open(
+            key="reasons",
+            prompt="A table of counts has the rows attempts, completed updates, examples applied. Add a column: why would you "
+            "let a schedule tick by it? Then pick one row, and say what you give up.",
+            rubric=(
+                "Attempts: it ends when planned, whatever is skipped",
+                "Completed updates: it follows what the weights and the optimizer's moments have been through",
+                "Examples applied: it stays the same when the batch changes",
+                "Picks one, and names what the other two would have given",
+            ),
+            strong="Attempts end on time; updates follow the weights; examples applied outlive a new batch. I pick updates, "
+            "and give up knowing when it ends if attempts are skipped, and have to convert when the batch changes.",
+            weak="Attempts, as the loop counts them anyway.",
+        ),
+        Open(
             key="confidence",
             prompt="Before you look: how sure are you, from 1 to 5, that `step` in your own loop counts completed updates? Now "
             "explain what it counts.",

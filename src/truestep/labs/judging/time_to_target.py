@@ -244,6 +244,21 @@ LAB = Lab(
             eliminate=True,
         ),
         Open(
+            key="map",
+            prompt="Draw the map from formats to time to quality: formats, scaling, accumulation, memory, clocks. Label each "
+            "arrow with why the one depends on the other.",
+            rubric=(
+                "Formats to scaling: a narrow range loses small gradients, so they are scaled",
+                "Scaling to clocks: a scale that is too large overflows, attempts are skipped, and ticks part from attempts",
+                "Formats and accumulation to memory: smaller activations, and microbatches that fit",
+                "Accumulation to scaling: the scale is constant in a window, and the sum is unscaled once",
+                "Clocks to time to quality: the budget and schedule count completed updates, and skips cost time",
+            ),
+            strong="Formats lose small gradients, hence scaling; scales overflow, hence skips, hence clocks that count updates. "
+            "Memory asks for microbatches, whose window needs one scale. All of it ends in updates and seconds to one target.",
+            weak="Formats make it faster, which is the time to quality.",
+        ),
+        Open(
             key="interview",
             prompt="Interview: 'Your float16 run does 1.4 times as many steps a second as float32. Is it better?'",
             rubric=(
