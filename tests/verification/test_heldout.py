@@ -10,6 +10,8 @@ from truestep.verification.verify import verify
 
 SEEDS = range(20 if FULL else 2)
 FACTORS = {"fp32": 1.5, "bf16": 2.0}
+IN_FRONT_OF_KINKS = {"0.weight", "0.bias", "1.weight", "1.bias"}
+"""Of `Images`: what its ReLU and its max pool come after."""
 
 
 class Recurrent(nn.Module):
@@ -98,14 +100,15 @@ def test_no_right_update_is_beyond(kind, inputs, policy):
 @MODELS
 @pytest.mark.parametrize("policy", FACTORS)
 def test_a_factor_on_one_parameter_is_found_and_it_alone_unless_it_is_said_to_be_unjudged(kind, inputs, policy):
-    every = [(seed, name) for seed in SEEDS for name, _ in kind().named_parameters()]
-    missed = 0
+    every, missed = [(seed, name) for seed in SEEDS for name, _ in kind().named_parameters()], []
     for seed, name in every:
         result = verified(kind, inputs, policy, seed, attempts=1, wrong=name)
-        if not result.beyond:  # near a kink bfloat16 may explain more of a bias than can be judged
+        if not result.beyond:  # in front of a kink bfloat16 may explain more than can be judged, by elements that change sides
             words = next(row.words for row in result.rows if row.name == name)
             assert words.startswith("bfloat16 explains up to"), result
-            missed += 1
+            missed.append(name)
         else:
             assert [row.name for row in result.beyond] == [name], result
-    assert missed <= (len(every) / 10 if (kind, policy) == (Images, "bf16") else 0)
+    in_front = IN_FRONT_OF_KINKS if (kind, policy) == (Images, "bf16") else set()
+    assert set(missed) <= in_front
+    assert len(missed) <= sum(name in in_front for _, name in every) / 2, "such parameters are judged as a rule"
