@@ -25,6 +25,7 @@ from truestep.errors import FileError, TruestepError, UsageError
 from truestep.ledger.records import counts_record, encoded
 from truestep.run.building import device_of
 from truestep.run.ending import is_out_of_memory
+from truestep.run.parent import end_with_parent
 from truestep.run.settings import Settings
 from truestep.run.state import Progress
 from truestep.run.train import train
@@ -65,7 +66,7 @@ def main() -> None:
     faulthandler.enable(file=sys.stderr, all_threads=False)
     job: Job = pickle.load(lifeline)
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
-    _end_with_parent()
+    end_with_parent()
     _run(job, _Reports(reports))
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -162,12 +163,3 @@ def _end_with(lifeline: IO[bytes]) -> None:
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
-
-
-def _end_with_parent() -> None:
-    """On Linux, also while the run's code holds Python's lock and no thread can wait for anything."""
-    if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415  # elsewhere it is not needed
-
-        set_signal_of_parents_death = 1
-        ctypes.CDLL(None).prctl(set_signal_of_parents_death, signal.SIGKILL)

@@ -263,3 +263,32 @@ def test_what_is_no_file_or_milestone_starts_nothing(tmp_path):
 def test_nothing_of_it_is_imported_before_it_is_asked_for():
     code = "import sys, truestep.labs.asking.milestones, truestep.labs.asking.judging; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
+def test_a_loop_without_end_does_not_outlive_a_killed_command(tmp_path):
+    file = tmp_path / "endless.py"
+    file.write_text("import os, pathlib\npathlib.Path('pid').write_text(str(os.getpid()))\nwhile True:\n    pass\n")
+    asking = f"from pathlib import Path\nfrom truestep.labs.asking.running import built\nbuilt(Path({str(file)!r}), '1')\n"
+    command = subprocess.Popen([sys.executable, "-c", asking], cwd=tmp_path)
+    told = tmp_path / "pid"
+    wait_for(lambda: told.exists() and told.read_text())
+    command.kill()
+    command.wait()
+    wait_for(lambda: is_over(told.read_text()))
+
+
+def is_over(pid):
+    """Whether there is no such process, or no more than its exit code."""
+    try:
+        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def wait_for(true, seconds=120):
+    """Until it is true; a loaded machine may take long."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)

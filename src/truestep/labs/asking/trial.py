@@ -27,6 +27,7 @@ from truestep.engine.update import Update
 from truestep.labs.asking.judging import Loop, judged
 from truestep.labs.asking.milestones import ATTEMPTS, BROKEN, INTERVAL, LIMIT, RATE, SCALE, Attempt, Milestone, Report, milestone
 from truestep.labs.asking.watching import Scaler, Watched, misplaced, weights
+from truestep.run.parent import end_with_parent
 from truestep.verification.result import Verification
 from truestep.verification.verify import verify
 
@@ -165,6 +166,7 @@ def raised_words(error: BaseException) -> str:
 
 def main(file: Path, name: str, report: Path) -> None:
     """Writes the report of a file, or that truestep itself has failed."""
+    end_with_parent()
     torch.set_num_threads(1)
     report.write_text(json.dumps(BEGUN), encoding="utf-8")
     try:
