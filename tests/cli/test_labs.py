@@ -5,9 +5,11 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime
 
 import pytest
@@ -313,12 +315,11 @@ class Terminal:
         return before
 
     def ended(self):
-        """The rest of what was printed, and the exit code."""
-        try:
-            while more := os.read(self.terminal, 65536):
-                self.seen += more.decode()
-        except OSError:  # Linux's way to say that the other end is closed
-            pass
+        """The rest of what was printed, and the exit code; one that still waits for words is killed."""
+        with suppress(OSError):  # Linux's way to say that the other end is closed
+            while select.select([self.terminal], [], [], 120)[0]:
+                self.seen += os.read(self.terminal, 65536).decode()
+            os.kill(self.pid, signal.SIGKILL)
         os.close(self.terminal)
         return self.seen, os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
@@ -332,10 +333,11 @@ def test_a_session_at_a_terminal(tmp_path):
     assert "Not right." in told
     assert "Your 0.0009765625" in told
     terminal.answer("certain)? ", "2\r")
-    rest, code = terminal.ended()
+    rest = terminal.answer("empty line: ", "\x04")  # the last exercise is left
+    last, code = terminal.ended()
     assert code == 0
     assert "Right." in rest
-    assert "\x1b" not in told + rest
+    assert "\x1b" not in told + rest + last
     assert [(each.right, each.confidence) for each in read(path).answered] == [(False, 5), (True, 2)]
 
 
