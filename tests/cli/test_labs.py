@@ -14,6 +14,7 @@ from datetime import datetime
 
 import pytest
 
+from tests.hearing import HEARING
 from tests.labs.asking import made
 from truestep.cli import main
 from truestep.labs import shelf
@@ -294,7 +295,7 @@ class Terminal:
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
             environment = {**os.environ, "COLUMNS": "72", "NO_COLOR": "1", "TERM": "xterm", "OMP_NUM_THREADS": "1"}
-            os.execve(sys.executable, [sys.executable, "-m", "truestep", "labs", *words], environment)
+            os.execve(sys.executable, [sys.executable, "-c", HEARING, "-m", "truestep", "labs", *words], environment)
         self.seen = ""
 
     def until(self, words):
