@@ -77,7 +77,6 @@ def main() -> None:
     median = {which: statistics.median(found[1:]) for which, found in seconds.items()}  # the first round warms up
     more = {side: (median[side, many] - median[side, few]) / (many - few) for side in (bare, verified)}
     once = median[verified, few] - few * more[verified]
-    print(f"one more window of {asked.task} under {asked.policy}")
     times = more[verified] / more[bare]
     print(f"one more window of {asked.task} under {asked.policy}, in CPU ms")
     print(f"{1e3 * more[bare]:.2f} bare, {1e3 * more[verified]:.2f} verified, {times:.3f} times; once {1e3 * once:.1f}")
