@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from tests import profile
 
 
@@ -11,3 +13,5 @@ def pytest_report_header() -> str:
 
 def pytest_configure() -> None:
     profile.seed()  # before any worker starts, which inherits it
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # where the suite runs in the background, no test would hear Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
