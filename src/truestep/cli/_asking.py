@@ -180,7 +180,7 @@ class _One:
         cells = []
         for row, right in zip(rows, table.column(ask.blank), strict=True):
             label = next((cell for at, cell in enumerate(row) if at != blank), "")
-            cells.append(prompted(f"{label}: ", lambda line, right=right: reading.read_cell(line, right)))  # type: ignore[misc]
+            cells.append(prompted(f"{label}: ", lambda line, right=right: reading.read_cell(line, right)))  # type: ignore[misc]  # mypy infers no default argument of a lambda
         return cells
 
     def _buckets(self, ask: Buckets) -> dict[str, str]:

@@ -22,8 +22,8 @@ def loss_scale(written: str | None) -> LossScale | None:
     1024.0
     """
     from truestep.compare.candidate import Candidate  # noqa: PLC0415  # --help must not wait for torch
-    from truestep.compare.settings import scale_of  # noqa: PLC0415
-    from truestep.errors import ProtocolError  # noqa: PLC0415
+    from truestep.compare.settings import scale_of  # noqa: PLC0415 - --help does not wait for it
+    from truestep.errors import ProtocolError  # noqa: PLC0415 - --help does not wait for it
 
     if written is None:
         return None

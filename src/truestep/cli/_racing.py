@@ -63,7 +63,7 @@ def _name(event: Event) -> str:
 
 def _ended(event: Event) -> str:
     """How a run has ended, in a line."""
-    from truestep.run.clocks import primary_seconds  # noqa: PLC0415
+    from truestep.run.clocks import primary_seconds  # noqa: PLC0415 - --help does not wait for it
 
     record = event.record
     assert record is not None

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def print_tables(folder: Folder, summary: Summary, report: Path) -> None:
     """The tables, the verdicts, what limits them, what failed, and where the rest lies."""
-    from truestep.compare import table  # noqa: PLC0415
-    from truestep.compare.conditions import failed_by  # noqa: PLC0415
+    from truestep.compare import table  # noqa: PLC0415 - --help does not wait for it
+    from truestep.compare.conditions import failed_by  # noqa: PLC0415 - --help does not wait for it
 
     standings = [row.standing for row in summary.rows]
     print_table(table.title(folder.protocol), table.TO_TARGET, map(table.to_target_row, standings), words=2)

@@ -104,7 +104,7 @@ class Command:
             self.command, module=self.module, max_updates=self.max_updates, device=self.device, stdout_to_stderr=self.json
         )
         if self.prove and audited.interrupted is None:
-            from truestep.audit.prove import prove  # noqa: PLC0415
+            from truestep.audit.prove import prove  # noqa: PLC0415 - --help does not wait for it
 
             audited = prove(audited, self.command, module=self.module, device=self.device)
         found = self._sorted(audited, known)
@@ -192,6 +192,6 @@ class Command:
 
 def _every_rule() -> dict[str, Rule]:
     """By id: about what scripts do, and about the remarks in them."""
-    from truestep.audit.rules import rules  # noqa: PLC0415
+    from truestep.audit.rules import rules  # noqa: PLC0415 - --help does not wait for it
 
     return dict(sorted((rules() | ignores.RULES).items()))

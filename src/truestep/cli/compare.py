@@ -124,10 +124,10 @@ class Command:
 
     def _compared(self) -> tuple[Folder, Summary, Path, int]:
         from truestep.compare import summarize  # noqa: PLC0415  # --help must not wait for torch
-        from truestep.compare.declare import declare  # noqa: PLC0415
-        from truestep.compare.exports import export  # noqa: PLC0415
-        from truestep.compare.folder import Folder  # noqa: PLC0415
-        from truestep.pages.comparison import write  # noqa: PLC0415
+        from truestep.compare.declare import declare  # noqa: PLC0415 - --help does not wait for it
+        from truestep.compare.exports import export  # noqa: PLC0415 - --help does not wait for it
+        from truestep.compare.folder import Folder  # noqa: PLC0415 - --help does not wait for it
+        from truestep.pages.comparison import write  # noqa: PLC0415 - --help does not wait for it
 
         if self.rerun_failed and not self.resume:
             raise UsageError("--rerun-failed goes on with what is there", hint="write --resume --rerun-failed")
@@ -147,7 +147,7 @@ class Command:
 
     def _raced(self, task: Task, folder: Folder) -> int:
         """Run what is missing; 0, or what Ctrl-C or SIGTERM makes the exit code: the finished runs are judged all the same."""
-        from truestep.compare.race import race  # noqa: PLC0415
+        from truestep.compare.race import race  # noqa: PLC0415 - --help does not wait for it
 
         try:
             with _terminable(), shown() as progress:
@@ -160,7 +160,7 @@ class Command:
         """What the pilot has found, where one is asked for; ended early, it says how to go on."""
         if self.pilot is None:
             return None
-        from truestep.compare import pilot  # noqa: PLC0415
+        from truestep.compare import pilot  # noqa: PLC0415 - --help does not wait for it
 
         has_begun = False
 
@@ -186,7 +186,7 @@ class Command:
             raise
 
     def _asked(self) -> Asked:
-        from truestep.compare.declare import Asked  # noqa: PLC0415
+        from truestep.compare.declare import Asked  # noqa: PLC0415 - --help does not wait for it
 
         asked = {field.name: getattr(self, field.name) for field in fields(Asked) if field.name != "is_pilot"}
         return Asked(**asked | {"seeds": range(self.seeds)})

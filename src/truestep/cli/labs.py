@@ -111,7 +111,7 @@ class Command:
 
     def _teach(self, chosen: tuple[Lab, ...], given: Answers | None) -> int:
         from truestep.cli import _asking, _progress, _sheets  # noqa: PLC0415 - they import torch
-        from truestep.labs.asking.progress import home  # noqa: PLC0415
+        from truestep.labs.asking.progress import home  # noqa: PLC0415 - --help does not wait for it
 
         path = home(os.environ) if self.progress_file is None else self.progress_file
         if self.answers is not None and given is not None:

@@ -98,7 +98,7 @@ class Command:
 
 def _print_footprint(found: Footprint) -> None:
     """The table, then what it does not say."""
-    from truestep.footprint import report  # noqa: PLC0415
+    from truestep.footprint import report  # noqa: PLC0415 - --help does not wait for it
 
     print_table(report.title(found), report.COLUMNS, report.rows(found))
     print()
@@ -108,7 +108,7 @@ def _print_footprint(found: Footprint) -> None:
 
 def _print_formula(found: Formula) -> None:
     """A row for each stage, in bytes for one parameter and together, then the copies for a while."""
-    from truestep.footprint.sizes import binary, readable  # noqa: PLC0415
+    from truestep.footprint.sizes import binary, readable  # noqa: PLC0415 - --help does not wait for it
 
     columns = [
         "divided",

@@ -49,7 +49,7 @@ class Command:
         (one,) = sides
         summary = _judged(one)
         if self.markdown:
-            from truestep.compare.exports.markdown import markdown  # noqa: PLC0415
+            from truestep.compare.exports.markdown import markdown  # noqa: PLC0415 - --help does not wait for it
 
             print(markdown(one.protocol, summary), end="")
         else:
@@ -65,9 +65,9 @@ class Command:
             raise UsageError("--out is for the page of two", hint="the report of one lies in its folder: DIR/report.html")
 
     def _one(self, folder: Folder, summary: Summary) -> None:
-        from truestep.compare.conditions import failed_by  # noqa: PLC0415
-        from truestep.compare.exports import export  # noqa: PLC0415
-        from truestep.pages.comparison import write  # noqa: PLC0415
+        from truestep.compare.conditions import failed_by  # noqa: PLC0415 - --help does not wait for it
+        from truestep.compare.exports import export  # noqa: PLC0415 - --help does not wait for it
+        from truestep.pages.comparison import write  # noqa: PLC0415 - --help does not wait for it
 
         page = write(folder.path, summary.as_dict())  # refuses what does not belong together: then nothing is written
         folder.write_summary(summary)
@@ -97,11 +97,11 @@ class Command:
         print(f"protocol  {folder.protocol.hash}")
 
     def _side_by_side(self, left: Folder, right: Folder) -> None:
-        from truestep.compare.between import between  # noqa: PLC0415
-        from truestep.pages.comparison.reading import read  # noqa: PLC0415
-        from truestep.pages.side_by_side import write  # noqa: PLC0415
-        from truestep.pages.side_by_side.ratios import ratios  # noqa: PLC0415
-        from truestep.pages.side_by_side.sides import Sides  # noqa: PLC0415
+        from truestep.compare.between import between  # noqa: PLC0415 - --help does not wait for it
+        from truestep.pages.comparison.reading import read  # noqa: PLC0415 - --help does not wait for it
+        from truestep.pages.side_by_side import write  # noqa: PLC0415 - --help does not wait for it
+        from truestep.pages.side_by_side.ratios import ratios  # noqa: PLC0415 - --help does not wait for it
+        from truestep.pages.side_by_side.sides import Sides  # noqa: PLC0415 - --help does not wait for it
 
         found = between((left.protocol, left.records), (right.protocol, right.records)).as_dict()
         one, other = (read(side.path, _judged(side).as_dict()) for side in (left, right))
@@ -120,7 +120,7 @@ class Command:
 def _opened(path: Path) -> Folder:
     """The folder at `path`, to be read."""
     from truestep.compare.folder import Folder  # noqa: PLC0415  # --help must not wait for torch
-    from truestep.compare.kept import read_protocol, read_records  # noqa: PLC0415
+    from truestep.compare.kept import read_protocol, read_records  # noqa: PLC0415 - --help does not wait for it
 
     protocol = read_protocol(path)
     if protocol is None:
@@ -133,6 +133,6 @@ def _opened(path: Path) -> Folder:
 
 
 def _judged(folder: Folder) -> Summary:
-    from truestep.compare import summarize  # noqa: PLC0415
+    from truestep.compare import summarize  # noqa: PLC0415 - --help does not wait for it
 
     return summarize(folder.protocol, folder.records)

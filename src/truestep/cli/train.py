@@ -127,10 +127,10 @@ class Command:
     def _trained(self, signals: Signals) -> tuple[Path, RunRecord, bool]:
         """The run's folder, its record, and whether there was a target."""
         from truestep.ledger import SkipAlarm  # noqa: PLC0415  # --help must not wait for torch
-        from truestep.run import Saving, train  # noqa: PLC0415
-        from truestep.run.building import device_of  # noqa: PLC0415
-        from truestep.run.folder import CHECKPOINTS, LEDGER, RunFolder, asked_of  # noqa: PLC0415
-        from truestep.tasks import load  # noqa: PLC0415
+        from truestep.run import Saving, train  # noqa: PLC0415 - --help does not wait for it
+        from truestep.run.building import device_of  # noqa: PLC0415 - --help does not wait for it
+        from truestep.run.folder import CHECKPOINTS, LEDGER, RunFolder, asked_of  # noqa: PLC0415 - --help does not wait for it
+        from truestep.tasks import load  # noqa: PLC0415 - --help does not wait for it
 
         settings, task = self._settings(), load(self.task)
         path = self._out(settings)
@@ -169,7 +169,7 @@ class Command:
         return path, record, has_target
 
     def _sinks(self, path: Path, project: str) -> list[Sink]:
-        from truestep.ledger import sinks  # noqa: PLC0415
+        from truestep.ledger import sinks  # noqa: PLC0415 - --help does not wait for it
 
         makers: dict[str, Callable[[], Sink]] = {
             "tensorboard": lambda: sinks.TensorBoard(path / "tensorboard"),
@@ -181,7 +181,7 @@ class Command:
 
     def _candidate(self) -> Candidate:
         """Policy, scale, accumulate, clip and clock; what one of them cannot be is told in the option's own words."""
-        from truestep.compare.candidate import Candidate  # noqa: PLC0415
+        from truestep.compare.candidate import Candidate  # noqa: PLC0415 - --help does not wait for it
 
         for option in ("policy", "scale", "clock"):
             value = getattr(self, option)
@@ -201,9 +201,9 @@ class Command:
             raise UsageError(f"--{key} {words[key]} says nothing", hint=hint) from None
 
     def _settings(self) -> Settings:
-        from truestep.compare.settings import clock_of, scale_of  # noqa: PLC0415
-        from truestep.engine.clip import ClipNorm  # noqa: PLC0415
-        from truestep.run import Settings  # noqa: PLC0415
+        from truestep.compare.settings import clock_of, scale_of  # noqa: PLC0415 - --help does not wait for it
+        from truestep.engine.clip import ClipNorm  # noqa: PLC0415 - --help does not wait for it
+        from truestep.run import Settings  # noqa: PLC0415 - --help does not wait for it
 
         if not 1 <= self.threads <= _MOST_THREADS:
             raise UsageError(f"--threads {self.threads} cannot be had", hint=f"write --threads N, from 1 to {_MOST_THREADS}")
@@ -220,7 +220,7 @@ class Command:
         )
 
     def _out(self, settings: Settings) -> Path:
-        from truestep.run.folder import folder_of  # noqa: PLC0415
+        from truestep.run.folder import folder_of  # noqa: PLC0415 - --help does not wait for it
 
         if self.out is None:
             return folder_of(self.task, settings.name, seed=self.seed)
@@ -242,7 +242,7 @@ class Command:
 
     def _document(self, path: Path, record: RunRecord, code: int) -> dict[str, Any]:
         """The whole run as one JSON value."""
-        from truestep.run.folder import settings_in  # noqa: PLC0415
+        from truestep.run.folder import settings_in  # noqa: PLC0415 - --help does not wait for it
 
         return {
             "schema": 1,

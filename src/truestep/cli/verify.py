@@ -78,15 +78,15 @@ class Command:
         return 0 if result.passed else _FAILED
 
     def _clip(self) -> Clip | None:
-        from truestep.engine.clip import ClipNorm  # noqa: PLC0415
+        from truestep.engine.clip import ClipNorm  # noqa: PLC0415 - --help does not wait for it
 
         return None if self.clip is None else ClipNorm(self.clip)
 
 
 def _print(result: Verification, *, every: bool) -> None:
     """Verdict and cause, the table, then what it rests on."""
-    from truestep.verification.result import SHOWN  # noqa: PLC0415
-    from truestep.verification.rows import COLUMNS  # noqa: PLC0415
+    from truestep.verification.result import SHOWN  # noqa: PLC0415 - --help does not wait for it
+    from truestep.verification.rows import COLUMNS  # noqa: PLC0415 - --help does not wait for it
 
     title, *head = result.head()
     for line in head:
