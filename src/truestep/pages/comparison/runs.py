@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -35,6 +34,7 @@ class Run:
 
 def runs(comparison: Comparison) -> tuple[Run, ...]:
     """The runs in the order in which they ended."""
+    failures = {(one["candidate"], each["seed"]): each for one in comparison.summary["candidates"] for each in one["failures"]}
     return tuple(
         Run(
             candidate=record["candidate"],
@@ -45,7 +45,7 @@ def runs(comparison: Comparison) -> tuple[Run, ...]:
             status=status(record),
             detail=record["detail"] or None,
             hint=record["hint"],
-            numbers=numbers(record, comparison.protocol),
+            numbers=numbers(record, failures.get((record["candidate"], record["seed"])), quality=comparison.protocol["quality"]),
             earlier=earlier(record),
             command=command(comparison.protocol, record),
         )
@@ -70,9 +70,11 @@ def status(record: Record) -> str:
     return f"{ended} after {spent}, before it reached the target."
 
 
-def numbers(record: Record, protocol: Mapping[str, Any]) -> str:
-    """Counts and final quality, on one line; the best on validation too where the target was not reached."""
-    quality = protocol["quality"]
+def numbers(record: Record, failure: Mapping[str, Any] | None, *, quality: str) -> str:
+    """Counts and final quality, on one line; the best on validation too where the target was not reached.
+
+    `failure` is what the summary says of a run that did not reach it; None for one that did.
+    """
     counts = record["counts"]
     skipped = sum(counts["skipped_by_reason"].values())
     reasons = ", ".join(f"{count(skips)} {reason}" for reason, skips in counts["skipped_by_reason"].items())
@@ -81,17 +83,19 @@ def numbers(record: Record, protocol: Mapping[str, Any]) -> str:
     return (
         f"{count(counts['attempts'])} attempts: {count(counts['completed'])} completed, {count(skipped)} skipped"
         f"{f' ({reasons})' if reasons else ''}. Final {quality}, test split: {final}. "
-        f"{_best(record, protocol)}"
+        f"{_best(failure, quality)}"
         f"{seconds(record['total_seconds'])} in all. {_weights(record['weights_digest'])}{_process(record)}"
     )
 
 
 def _process(record: Record) -> str:
-    """The most memory that the run's process held, and how it ended where it did not end by itself."""
+    """The most memory that the run's process held, and the device for it; how it ended where it did not end by itself."""
     process = record.get("process") or {}
     words = []
     if process.get("peak_memory_bytes"):
-        words.append(f" Peak memory: {mebibytes(process['peak_memory_bytes'])}.")
+        on_device = process.get("peak_device_bytes")
+        beside = f", and {mebibytes(on_device)} on the device" if on_device else ""
+        words.append(f" Peak memory: {mebibytes(process['peak_memory_bytes'])}{beside}.")
     if process.get("signal"):
         words.append(f" Its process was ended by {process['signal']}.")
     return "".join(words)
@@ -109,12 +113,10 @@ def earlier(record: Record) -> tuple[str, ...]:
     return tuple(f"{words}: {one['detail']}" if one["detail"] else f"{words}." for words, one in zip(why, tries, strict=True))
 
 
-def _best(record: Record, protocol: Mapping[str, Any]) -> str:
-    found = [value for each in record["evaluations"] if math.isfinite(value := float(each["quality"]))]
-    if record["to_target"] is not None or not found:
+def _best(failure: Mapping[str, Any] | None, quality: str) -> str:
+    if failure is None or failure["best"] is None:
         return ""
-    best = (max if protocol["direction"] == "higher" else min)(found)
-    return f"Best {protocol['quality']}, validation split: {significant(best, 4)}. "
+    return f"Best {quality}, validation split: {significant(failure['best'], 4)}. "
 
 
 def _weights(digest: str | None) -> str:
