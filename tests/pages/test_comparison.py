@@ -396,6 +396,25 @@ def test_the_command_of_a_run_asks_for_all_that_its_protocol_holds(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("declared", "left_out"),
+    [
+        ({}, ""),
+        ({"jobs": 3}, " Left out: --jobs 3 (one run at a time)."),
+        (
+            {"jobs": 2, "fail_if": ("quality",), "pilot": {"median": 0.96, "slack": 0.01}},
+            " Left out: --jobs 2 (one run at a time), --fail-if (it fails by nothing) and --pilot (its target stands there as a number).",
+        ),
+    ],
+)
+def test_what_the_commands_of_the_runs_do_and_leave_out_is_said_above_them(
+    tmp_path: Path, declared: dict[str, Any], left_out: str
+) -> None:
+    page = parsed(write(made.comparison(tmp_path, attempts=30, candidates=("fp32",), seeds=(0,), **declared)))
+    (said,) = (element.text for element in page.all("p", **{"class": "note"}) if element.text.startswith("Run it again"))
+    assert said.endswith(f" It sets everything that made the run.{left_out}")
+
+
+@pytest.mark.parametrize(
     ("baseline", "name", "wanted"),
     [
         ("fp32", "fp32 again", ("fp32",)),

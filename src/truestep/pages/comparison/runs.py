@@ -11,7 +11,7 @@ from typing import Any
 from truestep.pages.comparison.clocks import EXAMPLES, SECONDS, Record
 from truestep.pages.comparison.reading import Comparison
 from truestep.pages.look.candidates import Look
-from truestep.pages.words import count, mebibytes, seconds, significant
+from truestep.pages.words import count, listing, mebibytes, seconds, significant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,13 +123,27 @@ def _weights(digest: str | None) -> str:
     return "No final weights." if digest is None else f"Final weights: SHA\N{NON-BREAKING HYPHEN}256 {digest[:12]}…"
 
 
+def again(protocol: Mapping[str, Any]) -> str:
+    """What every `command` does, and which options of this comparison it leaves out, since they made no run what it is."""
+    jobs = protocol.get("jobs", 1)
+    left_out = {
+        f"--jobs {jobs} (one run at a time)": jobs > 1,
+        "--fail-if (it fails by nothing)": bool(protocol.get("fail_if")),
+        "--pilot (its target stands there as a number)": protocol.get("pilot") is not None,
+    }
+    said = listing([words for words, holds in left_out.items() if holds])
+    return (
+        "Run it again: the command under a run repeats it. Since seeds are counted from 0, it runs the candidate on each seed up "
+        "to the run's own, and the last is the one meant. It sets everything that made the run."
+    ) + (f" Left out: {said}." if said else "")
+
+
 def command(protocol: Mapping[str, Any], record: Record) -> str:
     """The command that runs this candidate on this seed again, quoted for a POSIX shell.
 
     A comparison counts its seeds from 0, so this runs the seeds before it as well; the last run of the candidate is the
     one. The baseline's second run is the baseline's run, and a loop of one's own is no baseline, so that one runs beside it.
-    Every option that makes the run is written, whatever its default is today. Three that judge or arrange a whole comparison
-    are not: the number of runs at once, what it fails by, and the pilot, whose target stands here as a number.
+    Every option that makes the run is written, whatever its default is today; what is not, `again` says.
     """
     name = str(record["candidate"]).removesuffix(" again")
     baseline = str(protocol["candidates"][0])
