@@ -402,7 +402,8 @@ def test_the_command_of_a_run_asks_for_all_that_its_protocol_holds(tmp_path: Pat
         ({"jobs": 3}, " Left out: --jobs 3 (one run at a time)."),
         (
             {"jobs": 2, "fail_if": ("quality",), "pilot": {"median": 0.96, "slack": 0.01}},
-            " Left out: --jobs 2 (one run at a time), --fail-if (it fails by nothing) and --pilot (its target stands there as a number).",
+            " Left out: --jobs 2 (one run at a time), --fail-if (it fails by nothing) and --pilot (its target stands there as a "
+            "number).",
         ),
     ],
 )

@@ -109,7 +109,7 @@ reach<100%."""
     """Print one JSON document on stdout instead of tables."""
 
     def run(self) -> int:
-        """Declare, race, judge, write, print; 0, 1 where a declared condition holds or cannot be told, 130 or 143 after Ctrl-C or SIGTERM."""
+        """Declare, race, judge, write, print; 0, 1 by --fail-if, 130 or 143 after Ctrl-C or SIGTERM."""
         try:
             with stdout_is_talk(self.json):  # a task's own prints are no part of the document
                 folder, summary, report, code = self._compared()
