@@ -9,6 +9,7 @@ import torch
 import truestep
 from truestep.labs.asking.ask import Choice, Column, Number, Open, Option, Tempting
 from truestep.labs.chosen import linear, loss
+from truestep.labs.clocks._by_torch import one_attempt
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 from truestep.ledger.records import attempt_record, header_record
@@ -130,13 +131,9 @@ def _iterations() -> Wrong:
     optimizer, scaler = torch.optim.SGD(model.parameters(), lr=1.0), torch.amp.GradScaler("cpu", init_scale=SCALE)
     step = 0
     for number in range(1, ATTEMPTS + 1):
-        optimizer.zero_grad()
-        for x in _window(number, overflows=True):
-            with torch.autocast("cpu", dtype=torch.float16):
-                mean = loss(model, x).float() / MICROBATCHES
-            torch.autograd.backward(scaler.scale(mean))
-        scaler.step(optimizer)
-        scaler.update()
+        with torch.autocast("cpu", dtype=torch.float16):
+            means = [loss(model, x).float() / MICROBATCHES for x in _window(number, overflows=True)]
+        one_attempt(scaler, optimizer, *means)
         step += 1
     check = Check(
         what="rounds that the loop counted, and updates that it made",
