@@ -45,7 +45,7 @@ def by_hand(
 
 
 def adam(gradients: Sequence[float], rate: float = LR) -> float:
-    """How far Adam moves a weight of 0 in steps with these gradients: plain arithmetic (Kingma & Ba 2015, algorithm 1)."""
+    """How far Adam moves a weight of 0 in steps with these gradients: plain arithmetic (Kingma & Ba 2015)."""
     first = second = moved = 0.0
     for t, gradient in enumerate(gradients, 1):
         first = BETA1 * first + (1 - BETA1) * gradient

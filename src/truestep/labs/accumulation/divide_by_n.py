@@ -37,7 +37,7 @@ def shows() -> Shown:
             what="the loop by hand, each loss divided by 4",
             expected=MEAN,
             measured=by_hand([SMALL], "SGD", divided=True) / LR,
-            because="what torch's example writes",
+            because="the division as it is commonly written",
         ),
     )
     rows = tuple(
@@ -142,8 +142,7 @@ LAB = Lab(
     title="Divide by N",
     claim="N equal microbatches with mean losses: each loss divided by N before backward gives the full batch's gradient. Left "
     "out, the gradient is N times too long, which is the same as N times the learning rate.",
-    source="torch's automatic mixed precision examples, 'Gradient accumulation': loss = loss / iters_to_accumulate; the learning "
-    "rate is a rule of thumb",
+    source="a common account of gradient accumulation, with a rule of thumb about the learning rate",
     condition="the last part holds for plain SGD without a clip. Adam divides the factor out again, and a clip cuts it off.",
     shows=shows,
     after=(After(lab="constant-scale", why="the N here is a weight that stays, the scale there one that goes"),),

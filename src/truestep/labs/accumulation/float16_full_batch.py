@@ -147,8 +147,8 @@ LAB = Lab(
     title="Float16 in parts is float32 in one",
     claim="Float16 autocast, a dynamic loss scale and four microbatches give the optimizer the gradient of the plain float32 "
     "full batch, within what roundings explain; and so the weights after an update.",
-    source="Micikevicius et al. 2018, for float16 with a loss scale; Kingma & Ba 2015, algorithm 1, for what Adam makes of a "
-    "small gradient",
+    source="Micikevicius et al. 2018 for float16 with a loss scale; Kingma & Ba 2015, as torch.optim.Adam writes it, for what "
+    "Adam makes of a small gradient",
     condition="after Adam the weights are equal only where the gradient is not noise.",
     shows=shows,
     after=(

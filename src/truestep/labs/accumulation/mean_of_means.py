@@ -137,7 +137,7 @@ LAB = Lab(
     title="The mean of means",
     claim="With unequal token counts the window's loss is the sum of its losses over its total count, of all ranks too. The "
     "mean of the microbatches' means weighs tokens by the company they are in.",
-    source="that a mean is a sum over a count; torch's DistributedDataParallel documentation for the averaging over ranks",
+    source="that a mean is a sum over a count; torch.nn.parallel.DistributedDataParallel, which averages gradients over ranks",
     shows=shows,
     after=(After(lab="divide-by-n", why="it divides by N, which is right for equal counts alone"),),
     asks=(

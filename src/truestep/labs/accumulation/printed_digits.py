@@ -168,7 +168,7 @@ LAB = Lab(
     topic="accumulation",
     title="Equal in print, not in bits",
     claim="4 microbatches of 32 end at the weights of one batch of 128, bit by bit.",
-    source="a common account of gradient accumulation; IEEE 754-2019, clause 4, for the rounding of every addition",
+    source="a common account of gradient accumulation; IEEE 754-2019 for the rounding of every addition",
     condition="read 'to the printed digits', or within a bound that is derived. To the bit it holds where no sum is split.",
     shows=shows,
     after=(After(lab="divide-by-n", why="it shows the equality in numbers that do not round"),),

@@ -103,8 +103,7 @@ LAB = Lab(
     title="What no scale repairs",
     claim="Loss scaling repairs gradients that leave the range of float16. It does not repair an invalid input, an undefined "
     "operation, a forward that overflows, or a learning rate that is too large.",
-    source="Micikevicius et al. 2018, section 3.2: scaling shifts gradient values; IEEE 754-2019, section 7.2, for operations "
-    "that give NaN at any scale",
+    source="Micikevicius et al. 2018, whose scale shifts gradients; IEEE 754-2019 for operations that give NaN at any scale",
     shows=shows,
     after=(
         After(lab="ninety", why="it shows what a skipped attempt is"),

@@ -40,7 +40,7 @@ OPERATIONS: dict[str, dict[str, Call]] = {
         "add": lambda x: x + x,
     },
 }
-"""By torch's page for CPU operators: cast to the low format, cast to float32, on no list."""
+"""As autocast's lists for the CPU have them: cast to the low format, cast to float32, on no list."""
 
 
 def computed(call: Call) -> tuple[str, str]:

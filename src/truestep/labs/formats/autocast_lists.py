@@ -114,8 +114,8 @@ def _backward() -> tuple[Edge, ...]:
 
 def _softmax() -> Edge:
     return Edge(
-        where="the CPU's lists are not CUDA's: there, by torch's page (it was not measured here), softmax, layer_norm, exp, log, "
-        "pow, sum and norm are cast to float32",
+        where="the CPU's lists are not CUDA's: there, by torch's header (it was not measured here), softmax, layer_norm, exp, "
+        "log, pow, sum and norm are cast to float32",
         check=Check(
             what="softmax of a float16 input on the CPU",
             expected=LOW,
@@ -150,7 +150,7 @@ LAB = Lab(
     title="What autocast runs low, and why",
     claim="Autocast computes products and convolutions in the low format, and softmax, norms, losses, exponentials, logarithms, "
     "powers and large sums in float32.",
-    source="torch's automatic mixed precision package, 'Autocast Op Reference'",
+    source="torch's Autocast Op Reference, to which torch.autocast points; the lists are in torch's header ATen/autocast_mode.h",
     condition="that is CUDA's list, which is not measured here. The CPU's has products, convolutions and losses as it says; "
     "softmax, norms, exp, log, pow and sum are on none and take what comes.",
     shows=shows,

@@ -172,7 +172,7 @@ LAB = Lab(
     title="What mixed precision saves of memory",
     claim="With Adam a parameter takes 4 + 4 + 8 = 16 bytes in float32, the same 16 under autocast and 2 more for a while, and "
     "2 + 2 + 12 = 16 with low-precision weights, gradients and a float32 master. What shrinks is activations.",
-    source="Rajbhandari et al. 2020 (ZeRO), section 3.1; Micikevicius et al. 2018, section 3.1",
+    source="Rajbhandari et al. 2020 (ZeRO); Micikevicius et al. 2018",
     condition="gradients are not summed over microbatches in float32 beside narrow weights: that is 18.",
     shows=shows,
     after=(After(lab="kept", why="bytes follow from which tensor is kept in which format"),),

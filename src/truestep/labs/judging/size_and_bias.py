@@ -173,8 +173,8 @@ LAB = Lab(
     title="Size and bias",
     claim="Large or systematic discrepancies want investigation. Size and bias are two questions: the signed mean error over K "
     "attempts is given with an interval.",
-    source="Student 1908, 'The probable error of a mean', for the interval; that rounding to nearest favours no direction is the "
-    "usual model of it, which IEEE 754-2019, section 4.3, does not say",
+    source="Student 1908, The Probable Error of a Mean, for the interval; that rounding to nearest favours no direction is the "
+    "usual model of it",
     condition="there are two attempts at least; and the interval covers the true mean at its 95 % only where attempts are "
     "independent, as those that alternate by rule here are not.",
     shows=shows,

@@ -140,8 +140,7 @@ LAB = Lab(
     title="Time to one target",
     claim="Float32 reaches the target in 1000 completed updates; a faster update needs 1500. What is compared is the total time "
     "to the same target, declared before, with retries and failed runs included.",
-    source="Coleman et al. 2019, 'Analysis of DAWNBench, a time-to-accuracy machine learning performance benchmark'; Hansen et "
-    "al. 2021 (COCO) for the expected time with restarts",
+    source="Coleman et al. 2019, Analysis of DAWNBench; Hansen et al. 2021 (COCO) for the expected time with restarts",
     condition="the seconds here are constructed: they show how a comparison judges, and measure no machine.",
     shows=shows,
     after=(

@@ -124,7 +124,7 @@ LAB = Lab(
     title="The order of one update",
     claim="One effective update: zero, (autocast forward, scaled backward) for each microbatch, unscale once, check that all is "
     "finite, clip in original units, step or skip, update the scale, tick the scheduler on its declared clock.",
-    source="torch's notes on automatic mixed precision, 'Working with Unscaled Gradients'",
+    source="torch.amp.GradScaler and its unscale_, whose examples are in this order",
     condition="of the order only six pairs matter: unscale before clip and before the scale's update, check before step and "
     "before the scale's update, clip before step, step before scheduler. "
     "(Clipping by norm, a scale of 1 or more, a clock of completed windows.)",
