@@ -42,7 +42,7 @@ class Clock:
 
 
 def way(found: Sequence[Any], wanted: Sequence[Any], begun: Sequence[Any]) -> float:
-    """How far apart two trainings of the same weights have ended, as a share of the way from where they began; the root mean square.
+    """How far apart two trainings of the same weights have ended, as a share of the way they have gone; by root mean squares.
 
     One that left out an update, clipped otherwise or scaled otherwise is off by some tenths.
     """

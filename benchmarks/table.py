@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -29,7 +30,7 @@ class Table:
 
     title: str
     how: str
-    """What was measured, and how."""
+    """What was measured, and how; its lines are broken anew."""
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     aims: tuple[Aim, ...] = ()
@@ -49,7 +50,7 @@ class Table:
 
     def markdown(self) -> str:
         """Heading, what was done, rows, aims."""
-        parts = [f"### {self.title}", self.how]
+        parts = [f"### {self.title}", textwrap.fill(self.how, 150, break_long_words=False, break_on_hyphens=False)]
         if self.printed is not None:
             parts.append(f"```\n{self.printed.rstrip()}\n```")
         if self.rows:
@@ -66,5 +67,9 @@ def most(text: str, limit: float, found: Sequence[tuple[str, float]], digits: in
         return Aim(text=text, met=None, found="nothing was measured for it")
     name, worst = max(found, key=lambda each: each[1])
     missed = [f"{where} {figure:.{digits}f}" for where, figure in found if figure > limit]
-    said = f"worst {worst:.{digits}f} ({name})" if len(missed) < 2 else f"missed by {len(missed)} of {len(found)}: {', '.join(missed)}"
+    said = (
+        f"worst {worst:.{digits}f} ({name})"
+        if len(missed) < 2
+        else f"missed by {len(missed)} of {len(found)}: {', '.join(missed)}"
+    )
     return Aim(text=text, met=not missed, found=said)

@@ -22,13 +22,13 @@ ABOVE_FLOOR, OF_SCALERS = 0.35, 0.5
 SAME = 0.03
 """The share of the way by which weights may differ: a float32 norm over a whole tensor is off by 1.6 % at 30 million."""
 
-HOW = (
-    "Contenders take turns in one process, in an order drawn anew each round; seconds of the processor, one thread. `floor` is the"
-    " optimizer's pass alone; the other columns are what a contender takes above it, in floors, round by round, median [5 %, 95 %]:"
-    " `floor again` is the noise. The rival under fp16 is `unscale_`, `clip_grad_norm_`, `step` and `update` of torch.amp.GradScaler"
-    " (the fixed text of update_tail.py); under bf16, `clip_grad_norm_` and `step`. truestep's is the end of an attempt block, all of"
-    " it. Both sides ended with the same weights."
-)
+HOW = """
+Contenders take turns in one process, in an order drawn anew each round; seconds of the processor, one thread. `floor` is
+the optimizer's pass alone; the other columns are what a contender takes above it, in floors, round by round, median [5 %,
+95 %]: `floor again` is the noise. The rival under fp16 is `unscale_`, `clip_grad_norm_`, `step` and `update` of
+torch.amp.GradScaler (the fixed text of update_tail.py); under bf16, `clip_grad_norm_` and `step`. truestep's is the end of
+an attempt block, all of it. Both sides ended with the same weights.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,9 @@ def measure(*, quick: bool) -> list[Row]:
                 for optimizer in ("AdamW", "SGD"):
                     for fused in (True, False):
                         rounds = 5 if quick else 31 if millions == 1 else 9
-                        rows.append(row(module, policy, optimizer, fused=fused, rounds=rounds, most_seconds=1.0 if quick else 6.0))
+                        rows.append(
+                            row(module, policy, optimizer, fused=fused, rounds=rounds, most_seconds=1.0 if quick else 6.0)
+                        )
                         gc.collect()
     return rows
 
