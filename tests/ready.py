@@ -7,6 +7,7 @@ imports (help that must not wait for torch, a stream that is closed, `sitecustom
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -81,7 +82,7 @@ def started(
         read.append(None if ours is None else open(ours))  # noqa: SIM115 - whoever reads it closes it
     told, tell = os.pipe()
     job = {"arguments": arguments, "folder": str(cwd or Path.cwd()), "new_session": new_session}
-    _, server = _server()
+    server = _server()
     socket.send_fds(server, [json.dumps({**job, "environment": dict(env or os.environ)}).encode()], [*given, tell])
     for each in (*given, tell):
         os.close(each)
@@ -96,12 +97,19 @@ def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 @functools.cache
-def _server() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """This process's own server, and the way to it: a message is a job, its answer the number of a process."""
+def _server() -> socket.socket:
+    """The way to this process's own server: a message is a job, its answer the number of a process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         number = theirs.fileno()
-        return subprocess.Popen([sys.executable, "-m", __name__, str(number)], cwd=_ROOT, pass_fds=[number]), ours
+        server = subprocess.Popen([sys.executable, "-m", __name__, str(number)], cwd=_ROOT, pass_fds=[number])
+
+    @atexit.register
+    def end() -> None:
+        ours.close()
+        server.wait()
+
+    return ours
 
 
 def _asked_for(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
