@@ -140,7 +140,7 @@ def measure(*, quick: bool) -> list[Row]:
             run("alone again", alone, folder, LONG, {}),
         ]
         left_out = [Row(name="TrainCheck", absent="left out of a quick measurement")]
-        return rows + (left_out if quick else traincheck(folder, updates=60))
+        return rows + (left_out if quick else traincheck(folder, updates=LONG))
 
 
 def aims(rows: list[Row]) -> tuple[Aim, ...]:

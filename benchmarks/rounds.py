@@ -70,7 +70,7 @@ def taking_turns(
 
 
 def seconds_of(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
-    """What `work` takes by `clock`; by default of the processor, which other work on the machine disturbs less than the wall's."""
+    """What `work` takes by `clock`; by default of the processor, which other work disturbs less than the wall's."""
     begun = clock()
     work()
     return clock() - begun
