@@ -31,7 +31,7 @@ def step(optimizers: Sequence[Optimizer], gradients: list[Tensor], factor: float
         others = [optimizer for optimizer, itself in zip(optimizers, divides, strict=True) if not itself]
         gradients = elements_of([p.grad for p in parameters_of(*others)])
     if gradients:
-        multiply(gradients, factor)
+        multiply(gradients[::-1], factor)  # the norm left the last in the processor's cache, and the step begins with the first
     for optimizer, itself in zip(optimizers, divides, strict=True):
         if itself:
             _divide_and_step(optimizer, torch.full((), 1.0 / factor, dtype=torch.float32, device=device))
