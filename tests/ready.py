@@ -98,9 +98,16 @@ def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, process.wait(), stdout, stderr)
 
 
-@functools.cache
 def for_sh() -> dict[str, Any]:
     """What `subprocess.run` is to be given, so that `python` and `truestep` in what sh runs are such processes, too."""
+    number = _server().fileno()
+    path = os.pathsep.join([_commands().name, os.environ["PATH"]])
+    return {"env": {**os.environ, "PATH": path, _CHANNEL: str(number)}, "pass_fds": [number]}
+
+
+@functools.cache
+def _commands() -> TemporaryDirectory[str]:
+    """A folder with `python` and `truestep`; it is gone when this process ends."""
     folder = TemporaryDirectory(prefix="ready-")
     atexit.register(folder.cleanup)
     code = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from tests.ready import _in_place_of; sys.exit(_in_place_of())"
@@ -108,9 +115,7 @@ def for_sh() -> dict[str, Any]:
         file = Path(folder.name, name)
         file.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-SIc", code])} {words} "$@"\n')
         file.chmod(0o700)
-    number = _server().fileno()
-    path = os.pathsep.join([folder.name, os.environ["PATH"]])
-    return {"env": {**os.environ, "PATH": path, _CHANNEL: str(number)}, "pass_fds": [number]}
+    return folder
 
 
 def _in_place_of() -> int:
