@@ -31,7 +31,8 @@ def main(given: list[str] | None = None) -> int:
     for name in names:
         print(f"measuring {name} ...", end=" ", file=sys.stderr, flush=True)
         part = measured(name, quick=asked.quick)
-        print(f"{part.seconds:.0f} s" + ("" if part.failed is None else f": not measured: {part.failed}"), file=sys.stderr)
+        spent = f"{part.seconds:.0f} s, {part.processor_seconds:.0f} s of the processor"
+        print(spent + ("" if part.failed is None else f": not measured: {part.failed}"), file=sys.stderr)
         found.parts.append(part)
     text = page(found.end(), quick=asked.quick)
     whole = not asked.quick and not asked.only

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.rounds import children_seconds
 from benchmarks.table import Aim, Table
 
 SCRIPT = """
@@ -80,12 +80,6 @@ class Row:
     median_ms: float | None = None
     mean_ms: float | None = None
     around_seconds: float | None = None
-
-
-def children_seconds() -> float:
-    """Of the processor, by all children that have ended."""
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return spent.ru_utime + spent.ru_stime
 
 
 def run(name: str, command: Sequence[str], folder: Path, updates: int, surroundings: Mapping[str, str]) -> Row:

@@ -9,8 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.audit_beside import children_seconds
-from benchmarks.rounds import Spread
+from benchmarks.rounds import Spread, children_seconds
 from benchmarks.table import Table
 
 TASK, CANDIDATES, SEEDS, ATTEMPTS = "digits", ("fp32", "bf16"), 2, 1000

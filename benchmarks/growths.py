@@ -18,6 +18,7 @@ from benchmarks.growth import Growth, growth_of
 from benchmarks.our_tail import Tail
 from benchmarks.rounds import seconds_of, taking_turns
 from benchmarks.table import Aim, Table
+from benchmarks.tail import Timer
 from truestep import Ledger, Update
 from truestep.ledger import read, summarize
 
@@ -58,9 +59,10 @@ class Series:
 class Sides:
     """An attempt with given gradients and a pass of the optimizer alone, on parameters of their own."""
 
-    def __init__(self, parameters: int, tensors: int) -> None:
+    def __init__(self, parameters: int, tensors: int, device: str, timer: Timer) -> None:
         torch.manual_seed(0)
-        self._gradients = [torch.randn(parameters // tensors) * 1e-3 for _ in range(tensors)]
+        self._timer = timer
+        self._gradients = [torch.randn(parameters // tensors, device=device) * 1e-3 for _ in range(tensors)]
         ours, bare = (self._made() for _ in range(2))
         self._tail = Tail(*ours, self._gradients, scale=None)
         self._optimizer = bare[1]
@@ -73,22 +75,31 @@ class Sides:
 
     def ours(self) -> float:
         """Seconds of an attempt."""
-        return seconds_of(self._attempt)
+        return self._timer(self._attempt)
 
     def bare(self) -> float:
         """Seconds of a pass."""
-        return seconds_of(self._optimizer.step)
+        return self._timer(self._optimizer.step)
 
     def _attempt(self) -> None:
         self._tail.open()
         self._tail.close()
 
 
-def of_sizes(what: str, sizes: Sequence[tuple[int, int]], numbers: Sequence[int], *, rounds: int, most_seconds: float) -> Series:
+def of_sizes(
+    what: str,
+    sizes: Sequence[tuple[int, int]],
+    numbers: Sequence[int],
+    *,
+    rounds: int,
+    most_seconds: float,
+    device: str = "cpu",
+    timer: Timer = seconds_of,
+) -> Series:
     """Over parameters or tensors."""
     ours, beside = [], []
     for parameters, tensors in sizes:
-        sides = Sides(parameters, tensors)
+        sides = Sides(parameters, tensors, device, timer)
         spent = taking_turns({"ours": sides.ours, "bare": sides.bare}, rounds=rounds, warm=2, most_seconds=most_seconds)
         ours.append(statistics.median(spent["ours"]))
         beside.append(statistics.median(spent["bare"]))
@@ -124,8 +135,8 @@ def of_microbatches(numbers: Sequence[int], *, rounds: int) -> Series:
     for number in numbers:
         window = microbatches[:number]
         contenders: dict[str, Callable[[], float]] = {
-            "ours": lambda window=window: seconds_of(lambda: update(window)),  # type: ignore[misc]
-            "hand": lambda window=window: seconds_of(lambda: by_hand(window)),  # type: ignore[misc]
+            "ours": lambda window=window: seconds_of(lambda: update(window)),
+            "hand": lambda window=window: seconds_of(lambda: by_hand(window)),
         }
         spent = taking_turns(contenders, rounds=rounds, warm=2, most_seconds=3.0)
         ours.append(statistics.median(spent["ours"]))
@@ -162,7 +173,7 @@ def of_lines(numbers: Sequence[int], folder: Path) -> list[Series]:
         heads = [file.readline() for _ in range(numbers[-2] + 1)]
     (folder / "few.jsonl").write_text("".join(heads))
     sizes = (("few.jsonl", numbers[-2]), ("lines.jsonl", numbers[-1]))
-    summed = [seconds_of(lambda name=name: summarize(read(folder / name))) for name, _ in sizes]  # type: ignore[misc]
+    summed = [seconds_of(lambda name=name: summarize(read(folder / name))) for name, _ in sizes]
     return [
         Series(what="lines written", numbers=tuple(numbers), seconds=written),
         Series(what="lines summed up", numbers=tuple(number for _, number in sizes), seconds=tuple(summed)),

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.results import Part
+from benchmarks.rounds import children_seconds
 from benchmarks.table import Table
 
 PARTS = {
@@ -40,17 +41,17 @@ ROOT = Path(__file__).parents[1]
 
 def measured(name: str, *, quick: bool) -> Part:
     """A part's tables, and the seconds that it took; where it failed, its last words in place of tables."""
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), children_seconds()
     surroundings = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "tables.json"
         command = [sys.executable, "-m", "benchmarks.parts", name, str(out), *(["--quick"] if quick else [])]
         ended = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=False)
-        seconds = time.perf_counter() - begun
+        spent = {"seconds": time.perf_counter() - begun, "processor_seconds": children_seconds() - before}
         if ended.returncode or not out.exists():
             last = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}, without a word"])[-1]
-            return Part(name=name, seconds=seconds, failed=last)
-        return Part(name=name, seconds=seconds, tables=tuple(Table.read(each) for each in json.loads(out.read_text())))
+            return Part(name=name, **spent, failed=last)
+        return Part(name=name, **spent, tables=tuple(Table.read(each) for each in json.loads(out.read_text())))
 
 
 def tables_of(name: str) -> Callable[..., list[Table]]:

@@ -16,6 +16,8 @@ class Part:
     name: str
     seconds: float
     """By the wall."""
+    processor_seconds: float
+    """Of its processes together."""
     tables: tuple[Table, ...] = ()
     failed: str | None = None
     """Why there are no tables."""
@@ -42,10 +44,10 @@ class Measured:
 
 def surroundings(found: Measured) -> str:
     """On what, with what, when, and beside what else."""
-    seconds = sum(part.seconds for part in found.parts)
+    seconds, processor = (sum(getattr(part, kind) for part in found.parts) for kind in ("seconds", "processor_seconds"))
     return "\n".join(
         [
-            f"* Measured on {datetime.now(UTC):%Y-%m-%d} in {seconds:.0f} s.",
+            f"* Measured on {datetime.now(UTC):%Y-%m-%d} in {seconds:.0f} s, {processor:.0f} s of the processor.",
             f"* Machine: {machine.processor()}, {machine.memory_gigabytes():.0f} GB; {machine.accelerator()}.",
             f"* Versions: {machine.versions()}.",
             f"* Load of the machine over 1, 5 and 15 minutes before: {found.before}; after: {found.after}.",

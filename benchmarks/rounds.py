@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -74,6 +75,12 @@ def seconds_of(work: Callable[[], object], clock: Callable[[], float] = time.pro
     begun = clock()
     work()
     return clock() - begun
+
+
+def children_seconds() -> float:
+    """Of the processor, by all children that have ended."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -36,7 +36,8 @@ class Row:
     absent: str | None = None
     ms: float | None = None
     ratio: Spread | None = None
-    wall: Spread | None = None
+    beside: Spread | None = None
+    """The ratio by the other clock: the wall's on the processor, the host's on a device."""
     apart: float | None = None
     """From the weights of `hand`, as a share of the way that they have gone."""
 
@@ -57,23 +58,23 @@ def available(module: Any) -> tuple[dict[str, Callable[[], Any]], dict[str, str]
 
 
 class Contender:
-    """A contender whose runs are timed by the processor and by the wall, and whose weights are kept."""
+    """A contender whose runs are timed by two clocks, and whose weights are kept."""
 
     def __init__(self, run: Callable[[], Any], clock: Clock) -> None:
         self._run, self._clock = run, clock
-        self.wall: list[float] = []
+        self.beside: list[float] = []
         self.weights: list[Any] = []
 
     def __call__(self) -> float:
-        """Seconds of the processor."""
+        """Seconds by the first."""
         seconds, self.weights = self._run()
-        self.wall.append(self._clock.wall_seconds())
+        self.beside.append(self._clock.beside_seconds())
         return float(seconds)
 
 
-def rows_of(module: Any, setting: str, *, rounds: int, most_seconds: float) -> list[Row]:
-    """All contenders of the fixed file, or of what is like it."""
-    module.time = clock = Clock()
+def rows_of(module: Any, setting: str, *, rounds: int, most_seconds: float, clock: Clock) -> list[Row]:
+    """All contenders of the fixed file, or of what is like it, timed by `clock`."""
+    module.time = clock
     runs, absent = available(module)
     contenders = {name: Contender(run, clock) for name, run in runs.items()}
     spent = taking_turns(contenders, rounds=rounds, most_seconds=most_seconds)
@@ -89,7 +90,7 @@ def rows_of(module: Any, setting: str, *, rounds: int, most_seconds: float) -> l
                 contender=name,
                 ms=Spread.of(seconds).median / module.UPDATES * 1e3,
                 ratio=ratios(seconds, spent["hand"]),
-                wall=ratios(contenders[name].wall[-made:], contenders["hand"].wall[-made:]),
+                beside=ratios(contenders[name].beside[-made:], contenders["hand"].beside[-made:]),
                 apart=apart,
             )
         )
@@ -101,7 +102,8 @@ def measure(*, quick: bool) -> list[Row]:
     rows = []
     for width, batch, updates, rounds in QUICK if quick else SETTINGS:
         module = fixed("update_overhead", width, batch, updates)
-        rows += rows_of(module, f"{width}, {batch}", rounds=rounds, most_seconds=10.0 if quick else MOST_SECONDS[width])
+        most = 10.0 if quick else MOST_SECONDS[width]
+        rows += rows_of(module, f"{width}, {batch}", rounds=rounds, most_seconds=most, clock=Clock())
     return rows
 
 
@@ -145,9 +147,9 @@ def aims(rows: list[Row]) -> tuple[Aim, ...]:
 
 def cells(row: Row) -> tuple[str, ...]:
     """A row as text."""
-    if row.ms is None or row.ratio is None or row.wall is None or row.apart is None:
+    if row.ms is None or row.ratio is None or row.beside is None or row.apart is None:
         return row.setting, row.contender, "", f"not measured: {row.absent}", "", ""
-    return row.setting, row.contender, f"{row.ms:.3f}", row.ratio.text(), row.wall.text(), f"{row.apart:.1e}"
+    return row.setting, row.contender, f"{row.ms:.3f}", row.ratio.text(), row.beside.text(), f"{row.apart:.1e}"
 
 
 def table_of(rows: list[Row]) -> Table:
