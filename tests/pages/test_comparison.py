@@ -409,11 +409,10 @@ def test_the_command_of_a_run_asks_for_all_that_its_protocol_holds(tmp_path: Pat
     ("declared", "left_out"),
     [
         ({}, ""),
-        ({"jobs": 3}, " Left out: --jobs 3 (one run at a time)."),
+        ({"jobs": 3}, " Left out, as no part of a run: --jobs 3."),
         (
             {"jobs": 2, "fail_if": ("quality",), "pilot": {"median": 0.96, "slack": 0.01}},
-            " Left out: --jobs 2 (one run at a time), --fail-if (it fails by nothing) and --pilot (its target stands there as a "
-            "number).",
+            " Left out, as no part of a run: --jobs 2, --fail-if and --pilot, whose target stands in the command as a number.",
         ),
     ],
 )

@@ -127,15 +127,15 @@ def again(protocol: Mapping[str, Any]) -> str:
     """What every `command` does, and which options of this comparison it leaves out, since they made no run what it is."""
     jobs = protocol.get("jobs", 1)
     left_out = {
-        f"--jobs {jobs} (one run at a time)": jobs > 1,
-        "--fail-if (it fails by nothing)": bool(protocol.get("fail_if")),
-        "--pilot (its target stands there as a number)": protocol.get("pilot") is not None,
+        f"--jobs {jobs}": jobs > 1,
+        "--fail-if": bool(protocol.get("fail_if")),
+        "--pilot, whose target stands in the command as a number": protocol.get("pilot") is not None,
     }
     said = listing([words for words, holds in left_out.items() if holds])
     return (
         "Run it again: the command under a run repeats it. Since seeds are counted from 0, it runs the candidate on each seed up "
         "to the run's own, and the last is the one meant. It sets everything that made the run."
-    ) + (f" Left out: {said}." if said else "")
+    ) + (f" Left out, as no part of a run: {said}." if said else "")
 
 
 def command(protocol: Mapping[str, Any], record: Record) -> str:
