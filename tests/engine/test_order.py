@@ -27,7 +27,7 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(owner, name, recording)
 
     record(store, "clear", "zero")
-    record(truestep.Policy, "autocast", "autocast")
+    record(torch.autocast, "__enter__", "autocast")
     record(torch.autograd, "backward", "backward")
     record(work, "judge", "unscale and check")
     record(store, "step", "step")
