@@ -2,7 +2,6 @@
 
 import math
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 import truestep
 from tests.checkpoint.trainings import begin, plain, state, train
 from tests.disk.faults import in_child
+from tests.no_room import NO_ROOM, no_room
 from truestep.errors import CheckpointError, StateError, UsageError
 
 
@@ -203,17 +203,12 @@ def test_a_folder_in_which_no_file_can_be_made_is_told(place):
 
 
 def test_a_checkpoint_that_the_system_cuts_off_leaves_the_earlier_ones(training, tmp_path):
-    """RLIMIT_FSIZE stands in for a full disk; the proof of the folder fits, the checkpoint does not."""
+    """The proof of the folder fits, the checkpoint does not."""
     update, data = training
     first = truestep.Checkpoints(tmp_path).save(update, data=data)
     train(update, data, 1)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))
-    try:
-        with pytest.raises(CheckpointError, match="earlier checkpoints are as they were: File too large"):
-            truestep.Checkpoints(tmp_path).save(update, data=data)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with no_room(4000), pytest.raises(CheckpointError, match=f"earlier checkpoints are as they were: {NO_ROOM}"):
+        truestep.Checkpoints(tmp_path).save(update, data=data)
     assert names(tmp_path) == [first.name]
     assert truestep.Checkpoints(tmp_path).restore(update, data=data).refused == ()
 

@@ -1,6 +1,7 @@
 """The command line as a whole: endings and their exit codes, where words go, and the surface that users type."""
 
 import dataclasses
+import errno
 import json
 import os
 import pkgutil
@@ -14,6 +15,7 @@ import pytest
 import tyro
 
 import truestep.cli
+from tests.no_room import NO_ROOM, no_room
 from truestep.cli import commands, main
 from truestep.errors import FileError, PolicyError, RunError
 
@@ -145,12 +147,11 @@ def test_the_words_that_users_type_are_the_frozen_ones(name, capsys, monkeypatch
     assert typed(capsys.readouterr().out) == SURFACE.get(name)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
-def test_a_full_disk_is_named_once_and_ends_with_3():
-    with open("/dev/full", "w") as full:
+def test_a_full_disk_is_named_once_and_ends_with_3(tmp_path):
+    with open(tmp_path / "formats.json", "w") as full, no_room():
         command = [sys.executable, "-m", "truestep", "formats", "--json"]
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (3, "OSError: [Errno 28] No space left on device\n")
+    assert (ended.returncode, ended.stderr) == (3, f"OSError: [Errno {errno.EFBIG}] {NO_ROOM}\n")
 
 
 def test_no_frozen_command_is_gone():

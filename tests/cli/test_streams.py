@@ -4,10 +4,10 @@ import os
 import subprocess
 import sys
 from contextlib import redirect_stdout
-from pathlib import Path
 
 import pytest
 
+from tests.no_room import no_room
 from truestep.cli._output import Talk, print_table, silence
 
 TRAIN = ["train", "logistic", "--budget-attempts", "6", "--device", "cpu", "--evaluate-every", "64", "--out", "out"]
@@ -37,12 +37,12 @@ def test_talk_that_nobody_reads_is_lost_without_a_word(nobody_reads):
     assert talk.fileno() == nobody_reads.fileno()
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
-def test_talk_on_a_full_disk_is_lost_without_a_word():
-    with open("/dev/full", "w") as full:
+def test_talk_on_a_full_disk_is_lost_without_a_word(tmp_path):
+    with open(tmp_path / "log", "w") as full, no_room():
         talk = Talk(full)
         print("buffered", file=talk)
         talk.flush()
+    assert (tmp_path / "log").read_text() == ""
 
 
 def test_talk_that_can_be_written_is_written(capsys):

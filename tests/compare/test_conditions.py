@@ -152,6 +152,7 @@ def test_what_cannot_be_told_fails_as_what_holds_does(declare, raced, condition,
     ("condition", "candidates", "named"),
     [
         ("time>1.1x", ("fp32", "bf16", "fp16"), "fp16, which is emulated"),
+        ("time>1.1x", ("fp16", "bf16"), "against fp16, which is emulated"),
         ("quality", ("fp32", "fp32 again"), "about none"),
         ("examples", ("fp32", "fp16 clip=1 fault=clip-before-unscale"), "about none"),
         ("time>1.1x", ("fp32",), "about none"),
@@ -199,6 +200,12 @@ def test_a_time_that_was_cut_fails_only_by_what_its_bound_proves(declare, raced,
 def test_an_emulated_candidates_time_is_not_judged(declare, raced):
     protocol = declare()
     summary = summarize(protocol, raced(protocol, {"fp16": {"emulated": True}}, fp32=[10] * 6, fp16=[90] * 6))
+    assert held(summary, "time>1.1x") == {"fp16": None}
+
+
+def test_no_candidates_time_is_judged_against_an_emulated_baseline(declare, raced):
+    protocol = declare()
+    summary = summarize(protocol, raced(protocol, {"fp32": {"emulated": True}}, fp32=[10] * 6, fp16=[90] * 6))
     assert held(summary, "time>1.1x") == {"fp16": None}
 
 

@@ -8,6 +8,7 @@ import pytest
 from truestep import errors, stats
 from truestep.compare import summarize
 from truestep.compare.against import TimeVerdict
+from truestep.compare.conditions import judged
 from truestep.compare.standing import CLOCKS
 
 INF = None  # in `raced`, a run that never reached the target
@@ -64,6 +65,16 @@ def test_counts_rates_and_clocks_are_sums_over_the_runs(declare, raced):
     assert one.spent == {"init": 1.0, "train": 30.0, "eval": 0.5, "checkpoint": 0.0, "waste": 0.0}
 
 
+def test_the_memory_of_a_device_is_the_most_of_any_run(declare, raced):
+    protocol = declare(candidates=("fp32",), seeds=(3, 5, 7))
+    records = raced(protocol, fp32=[10, 20, 15])
+    records[0]["process"] |= {"peak_device_bytes": 2**20}
+    records[1]["process"] |= {"peak_device_bytes": 2**21}
+    records[2]["process"] = None
+    assert summarize(protocol, records).rows[0].standing.peak_device_bytes == 2**21
+    assert summarize(protocol, records[2:]).rows[0].standing.peak_device_bytes is None
+
+
 def test_faster_on_all_of_six_seeds_is_faster_with_its_ratio_interval_and_p(declare, raced):
     protocol = declare()
     summary = summarize(protocol, raced(protocol, fp32=BASE, fp16=[t / 2 for t in BASE]))
@@ -72,7 +83,7 @@ def test_faster_on_all_of_six_seeds_is_faster_with_its_ratio_interval_and_p(decl
     ratio = found.ratios["seconds"]
     assert ratio.speedup == pytest.approx(2, rel=1e-14)
     assert (ratio.p, ratio.p_adjusted, ratio.bound) == (2 / 64, 2 / 64, None)
-    assert found.text.startswith("faster: 2.00x (2.00 to 2.00), p = 0.0312;")
+    assert found.text.startswith("faster: 2.00x (2.00), p = 0.0312;")
 
 
 def test_slower_on_all_of_six_seeds_is_slower(declare, raced):
@@ -188,6 +199,22 @@ def test_emulated_withholds_time_and_keeps_updates_and_examples(declare, raced):
     assert any(note.kind == "emulated" for note in summary.notes)
 
 
+def test_an_emulated_baseline_withholds_the_time_of_every_rival(declare, raced):
+    protocol = declare(candidates=("fp16", "bf16", "fp32"), seeds=tuple(range(7)))
+    base = [*BASE, 12.5]
+    times = {"fp16": base, "bf16": [t / 2 for t in base], "fp32": [t * 2 for t in base]}
+    summary = summarize(protocol, raced(protocol, {"fp16": {"emulated": True}}, **times))
+    for name in ("bf16", "fp32"):
+        found = row(summary, name).against
+        assert not row(summary, name).standing.emulated
+        assert found.time is TimeVerdict.WITHHELD
+        assert found.text.startswith("time withheld: the baseline is emulated on this device; examples to the target ")
+        assert found.ratios["seconds"].p_adjusted is None
+        assert found.ratios["examples"].p_adjusted == 2 * 2 / 2**7
+    (note,) = [note.text for note in summary.notes if note.kind == "emulated"]
+    assert "no verdict on time is given, since all are held against fp16." in note
+
+
 def test_an_emulated_candidate_costs_the_others_nothing_in_holm(declare, raced):
     protocol = declare(candidates=("fp32", "bf16", "fp16"), seeds=tuple(range(7)))
     base = [*BASE, 12.5]
@@ -236,6 +263,34 @@ def test_final_quality_is_held_against_its_margin_in_its_direction(declare, race
         assert row(summarize(protocol, worse), "fp16").against.quality.decision == "inferior"
         assert row(summarize(protocol, worse), "fp16").against.quality.mean == pytest.approx(0.05, rel=1e-9)
         assert row(summarize(protocol, better), "fp16").against.quality.decision == "non-inferior"
+
+
+def test_what_rounding_alone_can_make_is_no_difference(declare, raced):
+    thirds = [one / 3 for one in (1, 2, 1, 2, 1, 2)]
+    apart, mixed = ([one / 3 for one in thirds] for thirds in ((2, 3, 3, 3, 1, 2), (3, 1, 3, 3, 2, 2)))
+    differences = [one - other for one, other in zip(apart, mixed, strict=True)]
+    assert 0 < stats.noninferiority(differences, margin=1).mean < 1e-16, "of 14 thirds and 14 thirds"
+    protocol = declare()
+    for fp32, fp16, words in (
+        (thirds, [(one + 1) - 1 for one in thirds], "final quality on the test split non-inferior (no difference on any seed)"),
+        (apart, mixed, "final quality on the test split undecided (loss below "),
+    ):
+        records = raced(protocol, fp32=BASE, fp16=BASE)
+        for record in records:
+            record["test_quality"] = (fp32 if record["candidate"] == "fp32" else fp16)[protocol.seeds.index(record["seed"])]
+        summary = summarize(protocol, records)
+        found = row(summary, "fp16").against
+        assert found.quality.mean == 0
+        assert words in found.text
+        assert "; examples to the target non-inferior (no difference on any seed); " in found.text
+        (said,) = judged(["quality"], [(one.standing, one.against) for one in summary.rows], noise_floor=None)
+        assert said.text.startswith(f"final quality {found.quality.decision}: no difference ")
+
+
+def test_a_demonstration_without_damage_to_the_quality_says_no_difference(declare, raced):
+    protocol = declare(candidates=("fp32", FAULT))
+    text = row(summarize(protocol, raced(protocol, **{"fp32": BASE, FAULT: BASE})), FAULT).against.text
+    assert text.endswith("; no difference in mean final quality")
 
 
 def test_a_run_without_final_quality_leaves_quality_undecided(declare, raced):

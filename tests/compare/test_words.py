@@ -3,7 +3,7 @@
 import pytest
 
 from truestep.compare import summarize
-from truestep.compare.table import AGAINST, ON_THE_WAY, TO_TARGET, against_row, on_the_way_row, to_target_row
+from truestep.compare.table import AGAINST, TO_TARGET, against_row, on_the_way, to_target_row
 from truestep.compare.words import ratio_text
 
 BASE = [10.0, 12.0, 11.0, 15.0, 13.0, 14.0]
@@ -21,13 +21,14 @@ def table(declare, raced):
     def build(changes=None, *, protocol=None, **times):
         protocol = protocol or declare()
         rows = summarize(protocol, raced(protocol, changes, **times)).rows
+        columns, lines = on_the_way([row.standing for row in rows])
         return {
             row.standing.candidate: (
                 cells(TO_TARGET, to_target_row(row.standing)),
-                cells(ON_THE_WAY, on_the_way_row(row.standing)),
+                cells(columns, line),
                 None if row.against is None else against_row(row),
             )
-            for row in rows
+            for row, line in zip(rows, lines, strict=True)
         }
 
     return build
@@ -46,8 +47,8 @@ def test_a_candidate_that_reached(table):
     }
     assert on_the_way["skipped"] == "30 (7.41%)"
     assert on_the_way["examples/s applied"] == "640"
-    assert on_the_way["quality on test, 95 %"] == "0.9 (0.9 to 0.9)"
-    assert against[1:3] == ["2.00x (2.00 to 2.00)", "0.0312"]
+    assert on_the_way["quality on test, 95 %"] == "0.9 (0.9)"
+    assert against[1:3] == ["2.00x (2.00)", "0.0312"]
 
 
 def test_failures_are_named_and_what_was_not_reached_says_so(table):
@@ -88,6 +89,17 @@ def test_an_emulated_candidate_is_labelled(table):
     rows = table({"fp16": {"emulated": True}}, fp32=BASE, fp16=BASE)["fp16"]
     assert rows[0]["candidate"] == rows[1]["candidate"] == rows[2][0] == "fp16 (emulated)"
     assert rows[2][2] == "withheld"
+
+
+DEVICE_MEMORY = "peak memory on the device"
+
+
+def test_memory_on_the_device_has_a_column_where_a_run_has_told_it(table, declare, ran):
+    process = {"startup_seconds": 2.5, "earlier": [], "peak_memory_bytes": 2**29}
+    told = table({"fp16": {"process": process | {"peak_device_bytes": 3 * 2**29}}}, fp32=BASE, fp16=BASE)
+    assert [told[name][1][DEVICE_MEMORY] for name in ("fp32", "fp16")] == ["not measured", "1.50\u00a0GiB"]
+    untold = table({"fp16": {"process": process | {"peak_device_bytes": None}}}, fp32=BASE, fp16=BASE)
+    assert DEVICE_MEMORY not in untold["fp16"][1]
 
 
 def test_the_baseline_comes_first(table):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.no_room import NO_ROOM, no_room
 from truestep.engine.outcome import Outcome
 from truestep.errors import LedgerError
 from truestep.ledger import Ledger, outcomes, read
@@ -158,7 +159,6 @@ def test_a_resume_without_an_attempt_leaves_no_trace(write: Write, make_attempts
     assert path.read_bytes() == before
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full is a device of Linux")
 def test_a_resume_that_is_told_where_it_goes_on_counts_no_line_beyond_if_no_attempt_follows(
     write: Write, make_attempts: Attempts
 ) -> None:
@@ -179,14 +179,17 @@ def test_only_a_ledger_that_is_gone_on_in_says_so(tmp_path: Path) -> None:
     assert [line["kind"] for line in read(tmp_path / "run.jsonl")] == ["header"]
 
 
-def test_a_full_device_is_an_error_at_once() -> None:
-    with pytest.raises(LedgerError, match="No space left on device"):
-        Ledger("/dev/full", environment={})
+def test_a_full_disk_is_an_error_at_once(tmp_path: Path) -> None:
+    with no_room(), pytest.raises(LedgerError, match=NO_ROOM):
+        Ledger(tmp_path / "run.jsonl", environment={})
 
 
-def test_a_device_is_written_to_as_it_is(make_attempts: Attempts) -> None:
-    with Ledger(os.devnull, environment={}) as ledger:
+def test_a_device_is_written_to_as_it_is(tmp_path: Path, make_attempts: Attempts) -> None:
+    device = tmp_path / "device"
+    device.symlink_to(os.devnull)  # a link, so that a ledger which takes its place does no harm
+    with Ledger(device, environment={}) as ledger:
         ledger.record(make_attempts([None])[0])
+    assert device.is_char_device()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes among its files")

@@ -196,6 +196,13 @@ def test_no_p_value_stands_beside_emulated_seconds(page: Page) -> None:
     assert ["p withheld" in cell.text for cell in cells] == [False, False, True, True]
 
 
+def test_against_an_emulated_baseline_no_time_is_judged_and_the_figure_of_pairs_says_so(tmp_path: Path) -> None:
+    page = parsed(write(made.comparison(tmp_path, attempts=300, candidates=("fp16", "bf16"), seeds=(0, 1))))
+    cells = page.all("td", **{"data-label": "speedup in seconds"})
+    assert ["p withheld" in cell.text for cell in cells] == [False, True]
+    assert "speedup over fp16 (emulated) in train seconds" in page.one("figure", id="paired-by-seconds").text
+
+
 def test_a_throughput_stands_in_one_cell_with_its_skip_rate(page: Page) -> None:
     cells = page.all("td", **{"data-label": "skipped, and throughput"})
     assert len(cells) == 4
@@ -332,9 +339,23 @@ def test_memory_stands_beside_throughput_and_skip_rate(small: Path) -> None:
     for row, one in zip(rows, shown.summary["candidates"], strict=True):
         assert [cell.value for cell in row[1:3]] == [one["examples_per_second"], one["skip_rate"]]
     assert [row[3].value for row in rows] == [3 * 2**29, 400 * 2**20]
+    assert len(memory_and_throughput(shown).columns) == 4, "no run of a processor has memory on a device"
     run = runs(shown)[0]
     assert "Peak memory: 1.50\u00a0GiB. Its process was ended by SIGKILL." in run.numbers
     assert run.earlier == ("crashed after 2.00\u00a0s, which are waste: ended by SIGSEGV",)
+
+
+def test_memory_on_the_device_stands_beside_that_of_the_process_where_a_run_has_told_it(small: Path) -> None:
+    fp32, *others = read(small).records
+    on_device = {**fp32, "process": PROCESS | {"peak_device_bytes": 3 * 2**29}}
+    shown = dataclasses.replace(read(small), records=(on_device, *({**other, "process": PROCESS} for other in others)))
+    table = memory_and_throughput(shown)
+    assert table.columns[-2:] == ("peak memory of a run's process", "peak memory on the device")
+    assert [row[4].value for row in table.rows] == [3 * 2**29, None]
+    assert [row[4].words for row in table.rows] == ["1.50\u00a0GiB", "not measured"]
+    assert [cell.words for cell in table.rows[0][4].below] == ["the highest of 1 run, of 2"]
+    assert "Peak memory: 400\u00a0MiB, and 1.50\u00a0GiB on the device." in runs(shown)[0].numbers
+    assert "on the device" not in runs(shown)[1].numbers
 
 
 NO_PART_OF_A_RUN = ("jobs", "fail_if", "pilot")
@@ -372,6 +393,26 @@ def test_the_command_of_a_run_asks_for_all_that_its_protocol_holds(tmp_path: Pat
         assert (asked.candidates, asked.seeds) == ((record["candidate"],), record["seed"] + 1)
         assert asked.to_the_end is not comparison.protocol["stop_at_target"]
         assert (asked.fail_if, asked.pilot, asked.jobs) == ((), None, 1)
+
+
+@pytest.mark.parametrize(
+    ("declared", "left_out"),
+    [
+        ({}, ""),
+        ({"jobs": 3}, " Left out: --jobs 3 (one run at a time)."),
+        (
+            {"jobs": 2, "fail_if": ("quality",), "pilot": {"median": 0.96, "slack": 0.01}},
+            " Left out: --jobs 2 (one run at a time), --fail-if (it fails by nothing) and --pilot (its target stands there as a "
+            "number).",
+        ),
+    ],
+)
+def test_what_the_commands_of_the_runs_do_and_leave_out_is_said_above_them(
+    tmp_path: Path, declared: dict[str, Any], left_out: str
+) -> None:
+    page = parsed(write(made.comparison(tmp_path, attempts=30, candidates=("fp32",), seeds=(0,), **declared)))
+    (said,) = (element.text for element in page.all("p", **{"class": "note"}) if element.text.startswith("Run it again"))
+    assert said.endswith(f" It sets everything that made the run.{left_out}")
 
 
 @pytest.mark.parametrize(

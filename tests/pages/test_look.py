@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.no_room import NO_ROOM, no_room
 from truestep.errors import FileError
 from truestep.pages.comparison.attempts import read_attempts
 from truestep.pages.look.candidates import COLOURS, looks
@@ -101,11 +103,20 @@ def test_attempts_that_a_resume_rolled_back_are_not_drawn() -> None:
     assert read.rolled_back == 1
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
-def test_a_device_is_written_to_and_never_replaced_by_a_page(tmp_path: Path) -> None:
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes among its files")
+def test_a_pipe_is_written_to_and_never_replaced_by_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    page.symlink_to("/dev/full")  # a link, so that a page which takes its place does no harm
-    with pytest.raises(FileError, match="No space left"):
+    os.mkfifo(page)
+    with open(os.open(page, os.O_RDONLY | os.O_NONBLOCK), "rb") as reading:
         write_page(page, "<p>words</p>")
-    assert page.is_char_device()
+        assert reading.read() == b"<p>words</p>"
+    assert page.is_fifo()
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_full_disk_is_said_and_leaves_the_older_page(tmp_path: Path) -> None:
+    page = write_page(tmp_path / "page.html", "<p>older</p>")
+    with no_room(4), pytest.raises(FileError, match=NO_ROOM):
+        write_page(page, "<p>words</p>")
+    assert page.read_text() == "<p>older</p>"
     assert [each.name for each in tmp_path.iterdir()] == ["page.html"]

@@ -2,9 +2,11 @@
 
 import itertools
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from tests.profile import product
 from truestep import LossScale, SkipAlarm
 from truestep.checkpoint import read_checkpoint
+from truestep.engine.randomness import Drawn
 from truestep.errors import CheckpointError, UsageError
 from truestep.ledger import read, summarize
 from truestep.run import RunRecord, Saving, Settings, train
@@ -211,6 +214,19 @@ def test_a_run_whose_attempt_fails_is_saved_before_it_and_goes_on_bit_for_bit(
     record = train(noisy(line_with), settings, seed=3, resume=True, **saved)
     assert result(record) == result(undisturbed)
     assert summarize(read(tmp_path / "run.jsonl")).wasted_attempts == 0
+
+
+def test_the_random_state_is_kept_once_an_attempt_however_often_it_is_saved(
+    line_with: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = []
+    now = Drawn.now
+    counted = SimpleNamespace(now=lambda device: kept.append(device) or now(device))
+    monkeypatch.setattr(sys.modules[train.__module__], "Drawn", counted)
+    saving = Saving(folder=tmp_path, every_attempts=1)
+    record = train(noisy(line_with), Settings(budget_attempts=6), seed=3, checkpoints=saving)
+    assert record.counts.attempts == 6
+    assert len(kept) == 7, "before the first, and after each"
 
 
 def test_a_run_whose_first_attempt_fails_leaves_nothing_to_go_on_with(line_with: Any, tmp_path: Path) -> None:

@@ -1,14 +1,11 @@
 """The file that a user begins with runs as it stands, takes nobody's place, and is whole or not there."""
 
 import json
-import resource
-import signal
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.disk.faults import in_child
+from tests.no_room import NO_ROOM, no_room
 from truestep.cli import main
 from truestep.cli.tasks import Command
 from truestep.errors import FileError, UsageError
@@ -67,18 +64,11 @@ def test_a_missing_folder_is_told(tmp_path: Path) -> None:
     assert caught.value.hint == "make its folder first"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the system has no limit of file sizes")
 def test_of_a_file_that_the_disk_does_not_take_nothing_is_left(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
-
-    def write() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-        with pytest.raises(FileError) as caught:
-            write_starting_file(path)
-        assert caught.value.summary == f"{path} cannot be written: File too large"
-
-    assert in_child(write) == 0
+    with no_room(100), pytest.raises(FileError) as caught:
+        write_starting_file(path)
+    assert caught.value.summary == f"{path} cannot be written: {NO_ROOM}"
     assert list(tmp_path.iterdir()) == []
 
 

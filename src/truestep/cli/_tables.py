@@ -22,7 +22,7 @@ def print_tables(folder: Folder, summary: Summary, report: Path) -> None:
     standings = [row.standing for row in summary.rows]
     print_table(table.title(folder.protocol), table.TO_TARGET, map(table.to_target_row, standings), words=2)
     print()
-    print_table("On the way", table.ON_THE_WAY, map(table.on_the_way_row, standings))
+    print_table("On the way", *table.on_the_way(standings))
     rivals = [row for row in summary.rows if row.against is not None]
     if rivals:
         print()

@@ -55,8 +55,8 @@ class Command:
     """The quality to reach; None: the task's own."""
 
     pilot: int | None = None
-    """Set the target by a pilot first: so many runs of the baseline, in float32, on seeds of their own (100 and up), to the end
-    of the budget. The target is the median of their best qualities, made easier by the slack."""
+    """Set the target by a pilot first: so many runs of the baseline, in float32, on seeds of their own (100 and up), to the end \
+of the budget. The target is the median of their best qualities, made easier by the slack."""
 
     slack: float | None = None
     """With --pilot: how much easier, in the unit of the quality; None: a hundredth of the median."""
@@ -83,8 +83,9 @@ class Command:
     """The chance of any false claim."""
 
     fail_if: tuple[str, ...] = ()
-    """Exit with 1 where one holds for a candidate: quality, quality=inferior, examples, examples=inferior, skip-rate>1%,
-    time>1.1x, reach<100%."""
+    """Exit with 1 where one of these holds for a candidate, or cannot be told: quality (not shown to be within its margin), \
+quality=inferior (shown to be beyond it), examples and examples=inferior (likewise, to the target), skip-rate>1%, time>1.1x, \
+reach<100%."""
 
     threads: int = 1
     """Threads of torch's operators on the CPU."""
@@ -108,7 +109,7 @@ class Command:
     """Print one JSON document on stdout instead of tables."""
 
     def run(self) -> int:
-        """Declare, race, judge, write, print; 0, 1 where a declared condition holds, 130 or 143 after Ctrl-C or SIGTERM."""
+        """Declare, race, judge, write, print; 0, 1 by --fail-if, 130 or 143 after Ctrl-C or SIGTERM."""
         try:
             with stdout_is_talk(self.json):  # a task's own prints are no part of the document
                 folder, summary, report, code = self._compared()

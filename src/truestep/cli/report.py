@@ -23,8 +23,8 @@ class Command:
 
     With two folders: one page that sets them side by side, two machines or versions, say. They must have asked the same.
 
-    Exits with 1 where a condition that the comparison has declared with --fail-if holds, as truestep compare did; of two
-    comparisons none is judged.
+    Exits with 1 where a condition that truestep compare was given with --fail-if holds or cannot be told, as that did; with two
+    folders nothing is judged, and it exits with 0.
     """
 
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR [DIR]")]
@@ -40,7 +40,7 @@ class Command:
     """Print one JSON document instead."""
 
     def run(self) -> int:
-        """Read, judge, write, print; 0, or 1 where a declared condition holds."""
+        """Read, judge, write, print; 0, or 1 where a declared condition holds or cannot be told."""
         self._demand_sense()
         sides = [_opened(folder) for folder in self.folders]
         if len(sides) == 2:

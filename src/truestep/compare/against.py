@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -81,6 +82,8 @@ class Limits:
     """The ratio of seconds that the baseline lay from itself, 1 or more; None where it did not run again."""
     at_once: int = 1
     """Runs that shared the machine."""
+    baseline_emulated: bool = False
+    """Whether the baseline's seconds say nothing about a device that has its format: then no time is judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +145,7 @@ def examples_margin(paired: Sequence[tuple[Record, Record]], *, protocol: Protoc
     cut candidate is never non-inferior and a cut baseline never makes it inferior.
     """
     one = ratio(paired, "examples", tau=tau)
-    if one is None:
+    if one is None or tau is None:
         why = "reached before the first update" if paired else "no pair"
         return _no_margin(protocol.margin_examples, pairs=len(paired), why=why)
     result = noninferiority(one.log_ratios, margin=math.log1p(protocol.margin_examples))
@@ -153,7 +156,7 @@ def examples_margin(paired: Sequence[tuple[Record, Record]], *, protocol: Protoc
     }[result.decision]
     return Margin(
         decision="undecided" if hidden else result.decision,
-        mean=math.expm1(result.mean),
+        mean=math.expm1(told(result.mean, [math.log(tau)])),
         upper=None if result.upper is None else math.expm1(result.upper),
         margin=protocol.margin_examples,
         pairs=len(paired),
@@ -166,14 +169,15 @@ def quality_margin(paired: Sequence[tuple[Record, Record]], *, protocol: Protoco
     sign, margin = 1 if protocol.direction == "higher" else -1, protocol.margin_quality
     assert margin is not None, "a pilot judges nothing"
     qualities = [(final_quality(ours), final_quality(theirs)) for ours, theirs in paired]
-    losses = [sign * (theirs - ours) for ours, theirs in qualities if ours is not None and theirs is not None]
-    if not losses:
+    both = [(ours, theirs) for ours, theirs in qualities if ours is not None and theirs is not None]
+    if not both:
         return _no_margin(margin, pairs=0, why="no pair of runs has a final quality")
+    losses = [sign * told(theirs - ours, (ours, theirs)) for ours, theirs in both]
     result = noninferiority(losses, margin=margin)
     missing = len(paired) - len(losses)
     return Margin(
         decision="undecided" if missing else result.decision,
-        mean=result.mean,
+        mean=told(result.mean, (quality for pair in both for quality in pair)),
         upper=result.upper,
         margin=margin,
         pairs=len(losses),
@@ -181,10 +185,23 @@ def quality_margin(paired: Sequence[tuple[Record, Record]], *, protocol: Protoco
     )
 
 
+def told(difference: float, terms: Iterable[float]) -> float:
+    """`difference`, the mean of differences between pairs of `terms`; 0 where roundings alone could have made it.
+
+    Each term is rounded once, and so is the difference of two: at most half an eps of each of the two and of twice the largest
+    term, two eps of the largest in all, which averaging does not raise.
+
+    >>> told(0.3 - 3 * 0.1, [0.3, 3 * 0.1]), told(0.98 - 0.97, [0.98, 0.97])
+    (0.0, 0.010000000000000009)
+    """
+    return 0.0 if abs(difference) <= 2 * sys.float_info.epsilon * max(map(abs, terms)) else difference
+
+
 def time_verdict(one: Ratio | None, *, pairs: int, needed: int, alpha: float, emulated: bool, floor: float | None) -> TimeVerdict:
     """What may be said about the seconds, the strongest reason for silence first.
 
-    `floor` is the ratio that two equal candidates lay apart, 1 or more; None where that was not measured.
+    `emulated` is whether one of the two sides is; `floor` is the ratio that two equal candidates lay apart, 1 or more; None
+    where that was not measured.
     """
     if emulated:
         return TimeVerdict.WITHHELD

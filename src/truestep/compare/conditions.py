@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from truestep.compare.against import Against
+from truestep.compare.against import Against, TimeVerdict
 from truestep.compare.candidate import Candidate
 from truestep.compare.standing import Standing
 from truestep.errors import ProtocolError
@@ -122,9 +122,10 @@ def demand_judgeable(conditions: Sequence[str], candidates: Sequence[str], *, em
         if not about:
             hint = "name a candidate besides the baseline that is no demonstration, or leave the condition out"
             raise ProtocolError(f"--fail-if {text} is about none of the candidates", hint=hint, condition=text)
-        if condition.kind == "time" and (unsure := [name for name in about if name in emulated]):
+        if condition.kind == "time" and (unsure := [name for name in (candidates[0], *about) if name in emulated]):
+            side = "against" if unsure[0] == candidates[0] else "of"
             raise ProtocolError(
-                f"--fail-if {text} can never be judged of {unsure[0]}, which is emulated on this device",
+                f"--fail-if {text} can never be judged {side} {unsure[0]}, which is emulated on this device",
                 hint="leave out the candidate or the condition; --fail-if examples is judged on every device",
                 condition=text,
                 emulated=", ".join(unsure),
@@ -157,8 +158,11 @@ def _found(condition: Condition, one: Standing, against: Against | None, noise_f
     assert against is not None
     if condition.kind != "time":
         return _margin(condition, against)
-    if one.emulated:
-        return None, "emulated on this device, so that its seconds say nothing"
+    if against.time is TimeVerdict.WITHHELD:
+        return (
+            None,
+            f"{'emulated' if one.emulated else 'the baseline is emulated'} on this device, so that the seconds say nothing",
+        )
     return _time(against, limit=limit, noise_floor=noise_floor)
 
 
@@ -173,7 +177,8 @@ def _margin(condition: Condition, against: Against) -> tuple[bool, str]:
     said = f"{what} {margin.decision}"
     if margin.mean is not None:
         upper = "" if margin.upper is None else f", below {margin.upper:.3g} at 95 %"
-        said += f": mean loss {margin.mean:.3g}{upper}, margin {margin.margin:.3g}, pairs {margin.pairs}"
+        loss = f"mean loss {margin.mean:.3g}" if margin.mean else "no difference in the mean"
+        said += f": {loss}{upper}, margin {margin.margin:.3g}, pairs {margin.pairs}"
     if margin.why is not None:
         said += f" ({margin.why})"
     return margin.decision == "inferior" if condition.shown else margin.decision != "non-inferior", said

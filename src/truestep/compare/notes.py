@@ -142,9 +142,10 @@ def _emulated(standings: Sequence[Standing]) -> Iterator[str]:
     names = [one.candidate for one in standings if one.emulated]
     if names:
         verb = "is" if len(names) == 1 else "are"
+        why = f", since all are held against {standings[0].candidate}" if standings[0].emulated else ""
         yield (
             f"{', '.join(names)} {verb} emulated on this device: the seconds say nothing about one that has the format, "
-            "and no verdict on time is given. Completed updates and examples to the target hold."
+            f"and no verdict on time is given{why}. Completed updates and examples to the target hold."
         )
 
 

@@ -84,6 +84,8 @@ class Standing:
     """The mean final quality on the test split over the runs that have one; None where none has."""
     quality_interval: Interval | None
     quality_runs: int
+    peak_device_bytes: int | None
+    """The most memory that a run held on its device; None where no run tells, as on a processor."""
     cpu_share: float | None
     """The least of the runs' process CPU time / (wall time x threads); None where no run tells."""
 
@@ -102,6 +104,7 @@ def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, t
     spent = {clock: math.fsum(record["clocks"][clock] for record in records) for clock in DIALS}
     qualities = [value for record in records if (value := final_quality(record)) is not None]
     shares = [share for record in records if (share := cpu_share(record, threads=protocol.threads)) is not None]
+    on_device = [peak for record in records if (peak := (record.get("process") or {}).get("peak_device_bytes")) is not None]
     applied = _total(records, "examples_applied")
     return Standing(
         candidate=candidate,
@@ -132,6 +135,7 @@ def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, t
         quality=statistics.fmean(qualities) if qualities else None,
         quality_interval=mean_interval(qualities) if qualities else None,
         quality_runs=len(qualities),
+        peak_device_bytes=max(on_device, default=None),
         cpu_share=min(shares, default=None),
     )
 

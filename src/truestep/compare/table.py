@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from truestep.compare.against import TimeVerdict
 from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Estimate, Standing
 from truestep.compare.verdict import Row
 from truestep.compare.words import outcome_text, p_text, ratio_text
-from truestep.pages.words import counted
+from truestep.pages.words import NOT_MEASURED, between, counted, mebibytes
 from truestep.run.faults import CONTROL, LABEL
 
 TO_TARGET = ("candidate", "reached", "rate, 95 %", "restricted mean, 95 %", "ERT", "median", "updates")
@@ -38,7 +41,7 @@ def to_target_row(one: Standing) -> list[str]:
     return [
         name(one),
         outcome_text(one),
-        "not run" if one.reach is None else f"{one.reach.low:.0%} to {one.reach.high:.0%}",
+        "not run" if one.reach is None else between(f"{one.reach.low:.0%}", f"{one.reach.high:.0%}"),
         _mean(seconds, runs=one.runs),
         _time(None if seconds is None else seconds.ert),
         _time(None if seconds is None else seconds.median),
@@ -46,17 +49,26 @@ def to_target_row(one: Standing) -> list[str]:
     ]
 
 
-def on_the_way_row(one: Standing) -> list[str]:
-    """A candidate's cells under `ON_THE_WAY`: the skip rate and the throughput, never one without the other."""
-    quality = "not measured" if one.quality is None else f"{one.quality:.4g}"
+def on_the_way(standings: Sequence[Standing]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Columns and a row for each candidate; a column of memory on the device only where a run has told it."""
+    rows = [_on_the_way_row(one) for one in standings]
+    if all(one.peak_device_bytes is None for one in standings):
+        return ON_THE_WAY, rows
+    peaks = (NOT_MEASURED if one.peak_device_bytes is None else mebibytes(one.peak_device_bytes) for one in standings)
+    return (*ON_THE_WAY, "peak memory on the device"), [[*row, peak] for row, peak in zip(rows, peaks, strict=True)]
+
+
+def _on_the_way_row(one: Standing) -> list[str]:
+    """The skip rate and the throughput, never one without the other."""
+    quality = NOT_MEASURED if one.quality is None else f"{one.quality:.4g}"
     if one.quality_interval is not None:
-        quality += f" ({one.quality_interval.low:.4g} to {one.quality_interval.high:.4g})"
+        quality += f" ({between(f'{one.quality_interval.low:.4g}', f'{one.quality_interval.high:.4g}')})"
     return [
         name(one),
         str(one.attempts),
         str(one.completed),
         "no attempt" if one.skip_rate is None else f"{one.skipped} ({one.skip_rate:.2%})",
-        "not measured" if one.examples_per_second is None else f"{one.examples_per_second:,.0f}",
+        NOT_MEASURED if one.examples_per_second is None else f"{one.examples_per_second:,.0f}",
         quality,
     ]
 
@@ -68,7 +80,7 @@ def against_row(row: Row) -> list[str]:
     return [
         name(row.standing),
         ratio_text(ratios["seconds"]),
-        "withheld" if row.standing.emulated else p_text(ratios["seconds"]),
+        "withheld" if row.against.time is TimeVerdict.WITHHELD else p_text(ratios["seconds"]),
         ratio_text(ratios["completed"], spread=False),  # its interval is as a rule the examples' again
         ratio_text(ratios["examples"]),
         p_text(ratios["examples"]),
@@ -83,10 +95,10 @@ def name(one: Standing) -> str:
 
 def _mean(estimate: Estimate | None, *, runs: int) -> str:
     if estimate is None:
-        return "not measured"
+        return NOT_MEASURED
     mean = f"{estimate.restricted_mean:.3g} s"
     if estimate.interval is not None:
-        return f"{mean} ({estimate.interval.low:.3g} to {estimate.interval.high:.3g})"
+        return f"{mean} ({between(f'{estimate.interval.low:.3g}', f'{estimate.interval.high:.3g}')})"
     return f"{mean} ({'one run' if runs == 1 else 'all at the budget'})"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Record, best_quality
 from truestep.errors import ProtocolError, RunError
-from truestep.pages.words import significant
+from truestep.pages.words import between, significant
 
 SLACK = 0.01
 """Of the median: how far the target lies from it, where nobody says otherwise."""
@@ -41,8 +41,9 @@ class Pilot:
         """
         seeds, found = list(self.best), [significant(value) for value in sorted(self.best.values())]
         return (
-            f"a pilot of {len(seeds)} runs of {self.candidate} on seeds {seeds[0]} to {seeds[-1]} (best {found[0]} to "
-            f"{found[-1]}): their median best {significant(self.median, 4)}, made easier by {significant(self.slack)}"
+            f"a pilot of {len(seeds)} runs of {self.candidate} on seeds {seeds[0]} to {seeds[-1]} (best "
+            f"{between(found[0], found[-1])}): their median best {significant(self.median, 4)}, made easier by "
+            f"{significant(self.slack)}"
         )
 
 

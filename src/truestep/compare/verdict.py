@@ -86,6 +86,7 @@ def summarize(protocol: Protocol, records: Sequence[Record]) -> Summary:
         seeds_needed=seeds_needed(max(1, sum(one.is_rival for one in standings)), alpha=protocol.alpha),
         noise_floor=_noise_floor(found[one.candidate]["seconds"] for one in standings if one.again),
         at_once=protocol.jobs,
+        baseline_emulated=standings[0].emulated,
     )
     rows = tuple(
         Row(
@@ -125,14 +126,17 @@ def adjusted(
 ) -> dict[str, dict[str, Ratio | None]]:
     """The ratios with their p-values adjusted by Holm, clock by clock, over the candidates about which a claim is made.
 
-    No claim is made about the baseline again or a demonstration, nor about the seconds of an emulated candidate.
+    `standings` begin with the baseline's.
+    No claim is made about the baseline again or a demonstration, nor about seconds of which either side is emulated.
     """
     result = {name: dict(by_clock) for name, by_clock in found.items()}
     for clock in CLOCKS:
         judged = {
             one.candidate: ratio
             for one in standings
-            if one.is_rival and not (one.emulated and clock == "seconds") and (ratio := found[one.candidate][clock]) is not None
+            if one.is_rival
+            and not (clock == "seconds" and (one.emulated or standings[0].emulated))
+            and (ratio := found[one.candidate][clock]) is not None
         }
         for (name, ratio), p in zip(judged.items(), holm([ratio.p for ratio in judged.values()]), strict=True):
             result[name][clock] = replace(ratio, p_adjusted=p)
@@ -165,7 +169,7 @@ def _against(
         pairs=len(paired),
         needed=limits.seeds_needed,
         alpha=protocol.alpha,
-        emulated=one.emulated,
+        emulated=one.emulated or limits.baseline_emulated,
         floor=limits.noise_floor,
     )
     result = Against(

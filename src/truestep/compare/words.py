@@ -20,7 +20,7 @@ def verdict_text(one: Standing, against: Against, limits: Limits) -> str:
         return f"no claim: {counted(against.pairs, 'seed')}, {limits.seeds_needed} needed"
     parts = [] if one.reached else ["never reached the target"]
     shared = f", timed with {limits.at_once} runs at once" if limits.at_once > 1 else ""
-    parts.append(f"{_time(one, against)}{shared}")
+    parts.append(f"{_time(one, against, limits)}{shared}")
     parts.append(f"examples to the target {_margin(against.examples, share=True)}")
     parts.append(f"final quality on the test split {_margin(against.quality, share=False)}")
     return "; ".join(parts)
@@ -56,22 +56,28 @@ def p_text(ratio: Ratio | None) -> str:
 
 def _damage(one: Standing, against: Against) -> str:
     """What a mistake has done, without a claim."""
-    seconds = None if against.time is TimeVerdict.WITHHELD else against.ratios["seconds"]
-    quality = against.quality.mean
+    withheld = against.time is TimeVerdict.WITHHELD
     return "; ".join(
         [
             f"a demonstration, not judged: {one.reached} of {counted(one.runs, 'run')} reached the target",
-            f"times faster {ratio_text(seconds)}",
+            f"times faster {'withheld' if withheld else ratio_text(against.ratios['seconds'])}",
             f"fewer examples {ratio_text(against.ratios['examples'])}",
-            "no final quality" if quality is None else f"mean loss of final quality {significant(quality)}",
+            _quality_lost(against.quality.mean),
         ]
     )
 
 
-def _time(one: Standing, against: Against) -> str:
+def _quality_lost(mean: float | None) -> str:
+    if mean is None:
+        return "no final quality"
+    return f"mean loss of final quality {significant(mean)}" if mean else "no difference in mean final quality"
+
+
+def _time(one: Standing, against: Against, limits: Limits) -> str:
     ratio = against.ratios["seconds"]
     if against.time is TimeVerdict.WITHHELD:
-        return f"time withheld: {one.candidate} is emulated on this device"
+        sides = [one.candidate] * one.emulated + ["the baseline"] * limits.baseline_emulated
+        return f"time withheld: {' and '.join(sides)} {'is' if len(sides) == 1 else 'are'} emulated on this device"
     if ratio is None:
         return "time not measured"
     if against.time in (TimeVerdict.FASTER, TimeVerdict.SLOWER):
@@ -82,5 +88,7 @@ def _time(one: Standing, against: Against) -> str:
 def _margin(margin: Margin, *, share: bool) -> str:
     if margin.upper is None or margin.why is not None:
         return f"{margin.decision} ({margin.why or 'one pair'})"
-    upper, limit = (f"{value:.2%}" if share else f"{value:.3g}" for value in (margin.upper, margin.margin))
+    if margin.mean == margin.upper == 0:
+        return f"{margin.decision} (no difference on any seed)"
+    upper, limit = (f"{value:z.2%}" if share else f"{value:.3g}" for value in (margin.upper, margin.margin))
     return f"{margin.decision} (loss below {upper}, margin {limit})"

@@ -74,8 +74,17 @@ def ratio_words(
         return NEITHER
     words = [direction, f"{significant(ratio)}{times}", bound if direction is None else None]
     if interval is not None and spread:
-        words.append(f"({significant(interval[0])} to {significant(interval[1])})")
+        words.append(f"({between(*map(significant, interval))})")
     return " ".join(word for word in words if word is not None)
+
+
+def between(low: str, high: str) -> str:
+    """Both ends of an interval, already in words; once where they read alike.
+
+    >>> between("0.9681", "0.9719"), between("0.97", "0.97")
+    ('0.9681 to 0.9719', '0.97')
+    """
+    return low if low == high else f"{low} to {high}"
 
 
 def seconds(value: float | None) -> str:

@@ -14,7 +14,7 @@ import torch
 from truestep.engine.counts import Counts
 from truestep.engine.outcome import Outcome
 from truestep.engine.policy import Policy
-from truestep.engine.randomness import set_random_state
+from truestep.engine.randomness import Drawn
 from truestep.ledger import Alert, Ledger
 from truestep.ledger.environment import environment
 from truestep.run.building import Setup, weights_digest
@@ -89,8 +89,8 @@ class Run:
         self.environment = environment(device)
         self.setup: Setup | None = None
         self.is_open = False
-        self.before: dict[str, Any] | None = None
-        """The random state before the attempt that is under way; None between two, and where no attempt is taken back."""
+        self.before: Drawn | None = None
+        """The random state that an attempt which fails is taken back to; None where none is taken back."""
         self._feed: Feed | None = None
         self.earlier_seconds = self.earlier_cpu_seconds = 0.0
         self.ledger: str | None = None
@@ -152,7 +152,7 @@ class Run:
     def take_back(self) -> None:
         """Undo what the attempt under way has drawn; the update has undone the rest."""
         assert self.before is not None
-        set_random_state(self.before)
+        self.before.restore()
 
     def advance(self, examples: int) -> bool:
         """Move on in the data by `examples`; whether an evaluation is due there."""

@@ -13,7 +13,7 @@ import torch
 
 from truestep.checkpoint import Restored
 from truestep.engine.outcome import Outcome
-from truestep.engine.randomness import own_random_state, random_state
+from truestep.engine.randomness import Drawn, own_random_state
 from truestep.errors import FileError, SkipLimitError, UsageError
 from truestep.ledger import Alert, Ledger, SkipAlarm
 from truestep.ledger.sinks import Sink
@@ -129,7 +129,7 @@ def _attempts(
                     run.evaluate()
                 if saver is not None:
                     saver.after_attempt(evaluated=evaluated)
-                    run.before = random_state()  # workers that a signal ends may say so between two attempts, too
+                    run.before = Drawn.now(run.device)  # workers that a signal ends may say so between two attempts, too
                 yield run.progress(outcome, alert, evaluated=evaluated)
                 over = run.is_over()
         run.feed.close()
@@ -162,7 +162,8 @@ def _saved_before_attempt(run: Run, saver: Saver, stop: Callable[[], bool] | Non
 def _attempt(run: Run, ledger: Ledger | None, *, may_fail: bool) -> tuple[Outcome, Alert | None]:
     """Attempt one update and keep its outcome, that of the attempt that was one skip too many included."""
     limit: SkipLimitError | None = None
-    run.before = random_state() if may_fail else None
+    if may_fail and run.before is None:  # else it stands since the attempt before, as a checkpoint of that would have it
+        run.before = Drawn.now(run.device)
     try:
         outcome = _fitted(run)
     except SkipLimitError as error:  # its outcome is kept before it ends the run

@@ -21,7 +21,7 @@ def _lines(protocol: Protocol, summary: Summary) -> Iterator[str]:
     yield ""
     yield from _table(table.TO_TARGET, map(table.to_target_row, standings), words=2)
     yield ""
-    yield from _table(table.ON_THE_WAY, map(table.on_the_way_row, standings), words=1)
+    yield from _table(*table.on_the_way(standings), words=1)
     rivals = [(row, row.against) for row in summary.rows if row.against is not None]
     if rivals:
         yield ""

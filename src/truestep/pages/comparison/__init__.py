@@ -14,7 +14,7 @@ from truestep.pages.comparison.quality import quality_trend
 from truestep.pages.comparison.race import not_yet
 from truestep.pages.comparison.reading import Comparison, read
 from truestep.pages.comparison.results import results
-from truestep.pages.comparison.runs import runs
+from truestep.pages.comparison.runs import again, runs
 from truestep.pages.comparison.scale import scale_trend
 from truestep.pages.comparison.spending import memory_and_throughput, time_by_clock
 from truestep.pages.comparison.trends import LOSS, NORM, trend
@@ -51,6 +51,7 @@ def page(comparison: Comparison) -> str:
         memory=memory_and_throughput(comparison),
         drawn=comparison.drawn,
         runs=runs(comparison),
+        again=again(comparison.protocol),
         without_ledger=comparison.without_ledger,
         hash=comparison.hash,
         protocol=declared(comparison),

@@ -51,7 +51,8 @@ def paired(clock: Clock, standings: Sequence[Mapping[str, Any]], drawn: Mapping[
     `standings` are the summary's candidates, the baseline first.
     """
     baseline = standings[0]["candidate"]
-    name, title = f"paired-by-{clock.name}", f"Seed by seed: speedup over {baseline} in {clock.noun}"
+    over = labels.get(baseline, baseline)
+    name, title = f"paired-by-{clock.name}", f"Seed by seed: speedup over {over} in {clock.noun}"
     source = f"summary.json, against.ratios.{clock.field}: seeds, speedup and interval"
     found = {one["candidate"]: ratio for one in standings[1:] if (ratio := one["against"]["ratios"][clock.field]) is not None}
     pairs = [pair for candidate, ratio in found.items() for pair in _pairs(candidate, ratio)]
@@ -68,7 +69,7 @@ def paired(clock: Clock, standings: Sequence[Mapping[str, Any]], drawn: Mapping[
         shows=f"Right: {clock.noun} to the target, those of {baseline} divided by the candidate's on the same seed "
         f"(logarithmic). Right of the line at 1 the candidate took less.{_bounds(shown)}",
         source=source,
-        panels=(Panel(plot=_plot(shown, means, present, labels, x=f"speedup over {figure_text(baseline)} in {clock.noun}")),),
+        panels=(Panel(plot=_plot(shown, means, present, labels, x=f"speedup over {figure_text(over)} in {clock.noun}")),),
         notes=(f"Not drawn: {counted(lost, 'pair')} of which neither run reached the target.",) if lost else (),
         table=_table(clock, [*pairs, *means], [*present], labels),
         legend=tuple((labels[key], look) for key, look in present.items()),

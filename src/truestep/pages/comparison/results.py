@@ -9,7 +9,7 @@ from typing import Any
 from truestep.pages.comparison.headline import tags
 from truestep.pages.comparison.reading import Comparison
 from truestep.pages.look.table import Cell, Table
-from truestep.pages.words import NEITHER, NOT_MEASURED, count, percent, ratio_words, seconds, significant
+from truestep.pages.words import NEITHER, NOT_MEASURED, between, count, percent, ratio_words, seconds, significant
 
 Standing = Mapping[str, Any]
 Words = Callable[[float], str]
@@ -54,7 +54,7 @@ def reach_cell(one: Standing) -> Cell:
         return Cell(words="not run")
     low, high = one["reach"]["low"], one["reach"]["high"]
     failures = [Cell(words=f"{runs} {status}", value=runs) for status, runs in one["statuses"].items() if status != "reached"]
-    rate = Cell(words=f"rate {percent(low)} to {percent(high)}")
+    rate = Cell(words=f"rate {between(percent(low), percent(high))}")
     return Cell(words=f"{one['reached']} of {one['runs']}", value=one["reached"], below=(*failures, rate))
 
 
@@ -71,11 +71,7 @@ def estimate_cell(estimate: Mapping[str, Any] | None, words: Words) -> Cell:
 
 
 def _between(interval: Mapping[str, float] | None, words: Words) -> Cell:
-    """Both ends, or the one number that they are."""
-    if interval is None:
-        return Cell(words="no interval")
-    low, high = words(interval["low"]), words(interval["high"])
-    return Cell(words=low if low == high else f"{low} to {high}")
+    return Cell(words="no interval" if interval is None else between(words(interval["low"]), words(interval["high"])))
 
 
 def _speedup(one: Standing, clock: str) -> Cell:
@@ -94,7 +90,7 @@ def _speedup(one: Standing, clock: str) -> Cell:
 
 def _p(one: Standing, ratio: Mapping[str, Any], clock: str) -> Cell:
     """No p-value stands beside seconds that say nothing."""
-    if clock == "seconds" and one["emulated"]:
+    if clock == "seconds" and one["against"]["time"] == "withheld":
         return Cell(words="p withheld")
     p = ratio["p"] if ratio["p_adjusted"] is None else ratio["p_adjusted"]
     return Cell(words=f"p = {significant(p)}", value=p)

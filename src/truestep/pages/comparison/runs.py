@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 from truestep.pages.comparison.clocks import EXAMPLES, SECONDS, Record
 from truestep.pages.comparison.reading import Comparison
 from truestep.pages.look.candidates import Look
-from truestep.pages.words import count, mebibytes, seconds, significant
+from truestep.pages.words import count, listing, mebibytes, seconds, significant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +34,7 @@ class Run:
 
 def runs(comparison: Comparison) -> tuple[Run, ...]:
     """The runs in the order in which they ended."""
+    failures = {(one["candidate"], each["seed"]): each for one in comparison.summary["candidates"] for each in one["failures"]}
     return tuple(
         Run(
             candidate=record["candidate"],
@@ -45,7 +45,7 @@ def runs(comparison: Comparison) -> tuple[Run, ...]:
             status=status(record),
             detail=record["detail"] or None,
             hint=record["hint"],
-            numbers=numbers(record, comparison.protocol),
+            numbers=numbers(record, failures.get((record["candidate"], record["seed"])), quality=comparison.protocol["quality"]),
             earlier=earlier(record),
             command=command(comparison.protocol, record),
         )
@@ -70,9 +70,11 @@ def status(record: Record) -> str:
     return f"{ended} after {spent}, before it reached the target."
 
 
-def numbers(record: Record, protocol: Mapping[str, Any]) -> str:
-    """Counts and final quality, on one line; the best on validation too where the target was not reached."""
-    quality = protocol["quality"]
+def numbers(record: Record, failure: Mapping[str, Any] | None, *, quality: str) -> str:
+    """Counts and final quality, on one line; the best on validation too where the target was not reached.
+
+    `failure` is what the summary says of a run that did not reach it; None for one that did.
+    """
     counts = record["counts"]
     skipped = sum(counts["skipped_by_reason"].values())
     reasons = ", ".join(f"{count(skips)} {reason}" for reason, skips in counts["skipped_by_reason"].items())
@@ -81,17 +83,19 @@ def numbers(record: Record, protocol: Mapping[str, Any]) -> str:
     return (
         f"{count(counts['attempts'])} attempts: {count(counts['completed'])} completed, {count(skipped)} skipped"
         f"{f' ({reasons})' if reasons else ''}. Final {quality}, test split: {final}. "
-        f"{_best(record, protocol)}"
+        f"{_best(failure, quality)}"
         f"{seconds(record['total_seconds'])} in all. {_weights(record['weights_digest'])}{_process(record)}"
     )
 
 
 def _process(record: Record) -> str:
-    """The most memory that the run's process held, and how it ended where it did not end by itself."""
+    """The most memory that the run's process held, and the device for it; how it ended where it did not end by itself."""
     process = record.get("process") or {}
     words = []
     if process.get("peak_memory_bytes"):
-        words.append(f" Peak memory: {mebibytes(process['peak_memory_bytes'])}.")
+        on_device = process.get("peak_device_bytes")
+        beside = f", and {mebibytes(on_device)} on the device" if on_device else ""
+        words.append(f" Peak memory: {mebibytes(process['peak_memory_bytes'])}{beside}.")
     if process.get("signal"):
         words.append(f" Its process was ended by {process['signal']}.")
     return "".join(words)
@@ -109,16 +113,29 @@ def earlier(record: Record) -> tuple[str, ...]:
     return tuple(f"{words}: {one['detail']}" if one["detail"] else f"{words}." for words, one in zip(why, tries, strict=True))
 
 
-def _best(record: Record, protocol: Mapping[str, Any]) -> str:
-    found = [value for each in record["evaluations"] if math.isfinite(value := float(each["quality"]))]
-    if record["to_target"] is not None or not found:
+def _best(failure: Mapping[str, Any] | None, quality: str) -> str:
+    if failure is None or failure["best"] is None:
         return ""
-    best = (max if protocol["direction"] == "higher" else min)(found)
-    return f"Best {protocol['quality']}, validation split: {significant(best, 4)}. "
+    return f"Best {quality}, validation split: {significant(failure['best'], 4)}. "
 
 
 def _weights(digest: str | None) -> str:
     return "No final weights." if digest is None else f"Final weights: SHA\N{NON-BREAKING HYPHEN}256 {digest[:12]}…"
+
+
+def again(protocol: Mapping[str, Any]) -> str:
+    """What every `command` does, and which options of this comparison it leaves out, since they made no run what it is."""
+    jobs = protocol.get("jobs", 1)
+    left_out = {
+        f"--jobs {jobs} (one run at a time)": jobs > 1,
+        "--fail-if (it fails by nothing)": bool(protocol.get("fail_if")),
+        "--pilot (its target stands there as a number)": protocol.get("pilot") is not None,
+    }
+    said = listing([words for words, holds in left_out.items() if holds])
+    return (
+        "Run it again: the command under a run repeats it. Since seeds are counted from 0, it runs the candidate on each seed up "
+        "to the run's own, and the last is the one meant. It sets everything that made the run."
+    ) + (f" Left out: {said}." if said else "")
 
 
 def command(protocol: Mapping[str, Any], record: Record) -> str:
@@ -126,8 +143,7 @@ def command(protocol: Mapping[str, Any], record: Record) -> str:
 
     A comparison counts its seeds from 0, so this runs the seeds before it as well; the last run of the candidate is the
     one. The baseline's second run is the baseline's run, and a loop of one's own is no baseline, so that one runs beside it.
-    Every option that makes the run is written, whatever its default is today. Three that judge or arrange a whole comparison
-    are not: the number of runs at once, what it fails by, and the pilot, whose target stands here as a number.
+    Every option that makes the run is written, whatever its default is today; what is not, `again` says.
     """
     name = str(record["candidate"]).removesuffix(" again")
     baseline = str(protocol["candidates"][0])

@@ -97,18 +97,22 @@ def spent(comparison: Comparison) -> Table:
 
 
 def memory_and_throughput(comparison: Comparison) -> Table:
-    """The most memory that a run's process held, and examples a second with the skip rate beside them."""
+    """The most memory that a run's process held, and the device for it; examples a second with the skip rate beside them."""
+    memories = {"peak memory of a run's process": "peak_memory_bytes", "peak memory on the device": "peak_device_bytes"}
+    if not any(_peak(record, "peak_device_bytes") for record in comparison.records):
+        del memories["peak memory on the device"]
     rows = []
     for one in comparison.summary["candidates"]:
-        peaks = [peak for record in comparison.records if record["candidate"] == one["candidate"] if (peak := _peak(record))]
-        rows.append((one["candidate"], [_throughput(one), _share(one["skip_rate"]), _memory(peaks, one["runs"])]))
-    columns = ["candidate", "examples a second, applied", "attempts skipped", "peak memory of a run's process"]
+        own = [record for record in comparison.records if record["candidate"] == one["candidate"]]
+        cells = [_memory([peak for record in own if (peak := _peak(record, field))], one["runs"]) for field in memories.values()]
+        rows.append((one["candidate"], [_throughput(one), _share(one["skip_rate"]), *cells]))
+    columns = ["candidate", "examples a second, applied", "attempts skipped", *memories]
     return Table.of("Memory and throughput: a local speed, and no verdict.", columns, rows)
 
 
-def _peak(record: Record) -> int | None:
+def _peak(record: Record, field: str) -> int | None:
     """In bytes; None where nobody knows, and for a run that had no process of its own."""
-    peak: int | None = (record.get("process") or {}).get("peak_memory_bytes")
+    peak: int | None = (record.get("process") or {}).get(field)
     return peak
 
 

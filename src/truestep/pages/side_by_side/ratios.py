@@ -8,7 +8,7 @@ from typing import Any
 
 from truestep.pages.look.candidates import Look
 from truestep.pages.side_by_side.sides import Sides
-from truestep.pages.words import NEITHER, counted, ratio_words, significant
+from truestep.pages.words import NEITHER, between, counted, ratio_words, significant
 
 NOUNS = {"seconds": "seconds", "completed": "completed updates", "examples": "examples"}
 
@@ -58,5 +58,5 @@ def said(ratio: Mapping[str, Any] | None, clock: str) -> str:
         return f"Neither reached the target, so there is no ratio of the {noun}."
     directed = str(ratio["bound"] or "at").startswith("at")
     number = ratio_words(ratio["speedup"], bound=ratio["bound"] if directed else None)
-    spread = "" if interval is None else f" ({significant(interval[0])} to {significant(interval[1])})"
+    spread = "" if interval is None else f" ({between(*map(significant, interval))})"
     return f"A takes {number} the {noun} of B to the target{spread}{'' if directed else ', ' + ratio['bound']}."

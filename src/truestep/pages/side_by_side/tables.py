@@ -8,7 +8,7 @@ from typing import Any
 from truestep.pages.comparison.results import estimate_cell, quality_cell, reach_cell, skips_cell
 from truestep.pages.look.table import Cell, Table
 from truestep.pages.side_by_side.sides import NAMES, Sides
-from truestep.pages.words import NEITHER, NOT_MEASURED, count, ratio_words, seconds, significant
+from truestep.pages.words import NEITHER, NOT_MEASURED, between, count, ratio_words, seconds, significant
 
 
 def to_the_target(sides: Sides) -> Table:
@@ -49,5 +49,5 @@ def _ratio(sides: Sides, name: str, clock: str) -> Cell:
         return Cell(words=NOT_MEASURED)
     interval = ratio["interval"] and (ratio["interval"]["low"], ratio["interval"]["high"])
     words = ratio_words(ratio["speedup"], bound=ratio["bound"], interval=interval, spread=False)
-    below = () if interval is None else (Cell(words=f"{significant(interval[0])} to {significant(interval[1])}"),)
+    below = () if interval is None else (Cell(words=between(*map(significant, interval))),)
     return Cell(words=words, value=None if words == NEITHER else ratio["speedup"], below=below)
