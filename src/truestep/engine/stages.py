@@ -158,7 +158,7 @@ class _Forward:
 def completed(measured: Mapping[str, float], *, seconds: float) -> dict[str, float]:
     """The stages of an attempt that took `seconds`, in their order: what was measured, and "bookkeeping" for all that is left.
 
-    Their sum is `seconds` within 2^-53 of it for each stage. A rest that rounding makes negative is 0.
+    Their sum is `seconds`, within three roundings. A rest that rounding makes negative is 0.
 
     >>> completed({"forward": 0.25, "zero": 0.25, "bookkeeping": 9.0}, seconds=1.0)
     {'zero': 0.25, 'forward': 0.25, 'bookkeeping': 0.5}

@@ -85,8 +85,8 @@ def sink_record(*, sink: str, attempts: int, seconds: float, error: str | None) 
 def attempt_record(outcome: Outcome) -> Record:
     """One attempt's line: every field of the outcome, the running totals, and the rates that follow from them.
 
-    perf/seconds_by_stage is there where the update was asked for it, by time_stages=True. A rate is what was applied divided by the attempt's own seconds: 0 on a skip, None where the clock did not move or
-    tokens are not counted.
+    perf/seconds_by_stage is there where the update was asked for it, by time_stages=True. A rate is what was applied divided by
+    the attempt's own seconds: 0 on a skip, None where the clock did not move or tokens are not counted.
     """
     counts = outcome.counts
     return {

@@ -76,6 +76,8 @@ class Table:
     stages: tuple[Stage, ...]
     """In their order, without those that no attempt came to."""
     median_seconds: float | None
+    least_seconds: float | None
+    most_seconds: float | None
     device_median_seconds: float | None
     between_median_seconds: float | None
     """From the end of an attempt to the beginning of the next: data, `weight=`, ledger, and all else of the loop."""
@@ -88,7 +90,7 @@ class Table:
 
 def table_of(attempts: Sequence[Attempted], *, asked: Asked, device: str | None) -> Table:
     """What `attempts`, which ran on `device`, have in common."""
-    host = [each.seconds_by_stage for each in attempts]
+    seconds, host = [each.seconds for each in attempts], [each.seconds_by_stage for each in attempts]
     there = [each.device_seconds_by_stage for each in attempts if each.device_seconds_by_stage is not None]
     return Table(
         asked=asked,
@@ -98,7 +100,9 @@ def table_of(attempts: Sequence[Attempted], *, asked: Asked, device: str | None)
         attempts=len(attempts),
         skipped=sum(each.skipped for each in attempts),
         stages=_stages(host, there),
-        median_seconds=_median([each.seconds for each in attempts]),
+        median_seconds=_median(seconds),
+        least_seconds=min(seconds, default=None),
+        most_seconds=max(seconds, default=None),
         device_median_seconds=_median([math.fsum(each.values()) for each in there]),
         between_median_seconds=_median([each.seconds_since for each in attempts if each.seconds_since is not None]),
     )

@@ -5,23 +5,20 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Mapping
-from functools import cached_property
 from types import TracebackType
 from typing import Any, Literal, Self
 
 import torch
 
-from truestep.engine.outcome import Outcome
 from truestep.engine.plan import Plan
 from truestep.engine.stages import watching
 from truestep.engine.update import Update
 from truestep.errors import StateError, UsageError
 from truestep.pages.words import counted
-from truestep.timing.device import DeviceClock, clock_of
-from truestep.timing.measured import Asked, Attempted, Stage, Table, table_of
+from truestep.timing.measured import Asked, Stage, Table, table_of
 from truestep.timing.report import text
-from truestep.timing.trace import Ranges, Tracer, is_recording
+from truestep.timing.trace import Tracer
+from truestep.timing.watch import AttemptWatch
 
 
 def profile(
@@ -73,8 +70,8 @@ class Profile:
         self._path, self._after, self._attempts, self._only = trace, after, attempts, update
         self._tracer: Tracer | None = None
         self._state: Literal["new", "open", "ended"] = "new"
-        self._updates: list[Plan[Any]] = []
-        self._timed: list[_Watch] = []
+        self._updates: dict[int, tuple[int, Plan[Any]]] = {}
+        self._timed: list[AttemptWatch] = []
         self._begun = self._open = 0
         self._last_end: float | None = None
         self._device: torch.device | None = None
@@ -90,10 +87,12 @@ class Profile:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """The profile ends, if it has not by itself; a RuntimeWarning where a trace was asked for and cannot be had."""
+        """The profile ends, if it has not by itself. A trace that cannot be had is a RuntimeWarning, or a note to the error."""
         self._end()
         problem = self._trace_error()
-        if problem is not None:
+        if problem is not None and error is not None:
+            error.add_note(problem)
+        elif problem is not None:
             warnings.warn(problem, RuntimeWarning, stacklevel=2)
 
     @property
@@ -108,7 +107,7 @@ class Profile:
             after=self._after,
             attempts=self._attempts,
             begun=self._begun,
-            beside_another=any(watch.ranges is not None for watch in self._timed),
+            beside_another=any(watch.in_a_trace for watch in self._timed),
             trace=str(self._tracer.path) if self._tracer is not None and self._tracer.written else None,
             trace_error=self._trace_error(),
         )
@@ -135,13 +134,12 @@ class Profile:
             return f"no trace was written: it was to be of attempt {self._after + 1}, and {counted(self._begun, 'attempt')} began"
         return self._tracer.error
 
-    def _watch(self, plan: Plan[Any]) -> _Watch | None:
+    def _watch(self, plan: Plan[Any]) -> AttemptWatch | None:
         """An attempt begins: who is told of its stages."""
         now = time.perf_counter()
         if self.ended or (self._only is not None and plan is not self._only.plan):
             return None
-        if not any(plan is known for known in self._updates):
-            self._updates.append(plan)
+        place, _ = self._updates.setdefault(id(plan), (len(self._updates), plan))
         self._begun, self._device = self._begun + 1, plan.device
         is_traced = self._tracer is not None and self._begun == self._after + 1
         if self._tracer is not None:
@@ -152,9 +150,9 @@ class Profile:
         is_timed = self._begun > self._after and not is_traced
         since = None if self._last_end is None or self._open else now - self._last_end
         self._open += 1
-        return _Watch(self, plan, is_timed=is_timed, is_traced=is_traced, seconds_since=since)
+        return AttemptWatch(self._over, plan.device, update=place, is_timed=is_timed, is_traced=is_traced, seconds_since=since)
 
-    def over(self, watch: _Watch) -> None:
+    def _over(self, watch: AttemptWatch) -> None:
         """An attempt is over: what it gives is kept, and where it was the last, the profile ends."""
         self._open -= 1
         if watch.is_traced and self._tracer is not None:
@@ -168,65 +166,6 @@ class Profile:
     def _end(self) -> None:
         if not self.ended:
             self._state, watching.watcher = "ended", None
+            self._updates, self._only = {}, None  # whoever keeps a profile keeps no model
             if self._tracer is not None:
                 self._tracer.stop()
-
-    def place_of(self, plan: Plan[Any]) -> int:
-        """Which of the profiled updates is that of `plan`."""
-        return next(place for place, known in enumerate(self._updates) if known is plan)
-
-
-class _Watch:
-    """One attempt as the profile sees it."""
-
-    def __init__(
-        self, profile: Profile, plan: Plan[Any], *, is_timed: bool, is_traced: bool, seconds_since: float | None
-    ) -> None:
-        self._profile, self._plan = profile, plan
-        self.is_timed, self.is_traced, self._since = is_timed, is_traced, seconds_since
-        self.ranges = Ranges() if is_recording() else None
-        self._clock: DeviceClock | None = clock_of(plan.device) if is_timed else None
-        self._marks: list[tuple[str, Any]] = []
-        self._mark("zero")
-        self.outcome: Outcome | None = None
-        self._seconds: Mapping[str, float] = {}
-
-    def turn(self, stage: str) -> None:
-        """A stage begins."""
-        self._mark(stage)
-        if self.ranges is not None:
-            self.ranges.turn(stage)
-
-    def end(self, outcome: Outcome | None, seconds_by_stage: Mapping[str, float]) -> None:
-        """The attempt is over."""
-        self._mark("")
-        if self.ranges is not None:
-            self.ranges.end()
-        self.outcome, self._seconds = outcome, seconds_by_stage
-        self._profile.over(self)
-
-    @cached_property
-    def attempted(self) -> Attempted:
-        """In numbers; waits for the device where there is one."""
-        assert self.outcome is not None
-        return Attempted(
-            update=self._profile.place_of(self._plan),
-            policy=self.outcome.policy,
-            skipped=not self.outcome.completed,
-            seconds=self.outcome.seconds,
-            seconds_by_stage=self._seconds,
-            device_seconds_by_stage=self._device_seconds(),
-            seconds_since=self._since,
-        )
-
-    def _mark(self, stage: str) -> None:
-        if self._clock is not None:
-            self._marks.append((stage, self._clock.mark()))
-
-    def _device_seconds(self) -> dict[str, float] | None:
-        if self._clock is None:
-            return None
-        found: dict[str, float] = {}
-        for (stage, _), seconds in zip(self._marks, self._clock.between([mark for _, mark in self._marks]), strict=False):
-            found[stage] = found.get(stage, 0.0) + seconds
-        return found

@@ -44,7 +44,9 @@ def sentences(table: Table) -> Iterator[str]:
     if table.attempts == 0:
         yield f"{counted(asked.begun, 'attempt')} began; timed are those after the first {asked.after} and the traced one"
     elif missing > 0:
-        yield f"{counted(missing, 'attempt')} fewer than asked: the block ended before"
+        yield f"{counted(missing, 'attempt')} fewer than asked"
+    if table.attempts > 1:
+        yield f"the attempts took from {seconds(table.least_seconds)} to {seconds(table.most_seconds)}"
     for stage in table.stages:
         if stage.attempts < table.attempts:
             yield f"{stage.name}: in {stage.attempts} of {table.attempts} attempts, and its median is over these"

@@ -73,8 +73,8 @@ class Tracer:
 
     def prepare(self, device: torch.device) -> None:
         """Let torch get ready, an attempt ahead where there is one: what it records at first is dear on a CUDA device."""
-        if not _one.acquire(blocking=False):
-            self.error = _ANOTHER
+        if torch_profiler._is_profiler_enabled or not _one.acquire(blocking=False):
+            self.error = _ANOTHER  # which would end without a word
             return
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
         self._profile = torch_profile(activities=activities)
