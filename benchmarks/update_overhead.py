@@ -4,7 +4,8 @@ usage: update_overhead.py WIDTH BATCH UPDATES [ROUNDS]      (for example: 64 32 
 Four microbatches an update, bf16 autocast on CPU, clip norm 1, fused AdamW, linear schedule, one thread. Contenders take
 turns in every round; the table gives medians and the ratio to the hand-written loop, taken round by round. `hand again` is the
 noise floor. Every contender must end with the same weights.
-Needs torch; Accelerate and Lightning Fabric where they are installed.
+Needs torch; Accelerate, Lightning Fabric and Transformers where they are installed. `python -m benchmarks --only update` takes
+these contenders by the process's own time, in another order each round, at three widths.
 """
 
 import statistics
@@ -84,6 +85,66 @@ def fabric():
     return time.perf_counter() - start, list(model.parameters())
 
 
+def trainer():
+    import tempfile
+
+    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+    class WithLoss(nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, x, y):
+            return {"loss": loss_fn(self.model(x), y)}
+
+    class Light(Trainer):
+        def get_train_dataloader(self):
+            return torch.utils.data.DataLoader(self.train_dataset, batch_size=None)
+
+    class Stopwatch(TrainerCallback):
+        start = end = None
+
+        def on_step_begin(self, args, state, control, **kwargs):
+            if self.start is None:
+                self.start = time.perf_counter()
+
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step == UPDATES:
+                self.end = time.perf_counter()
+
+    model, optimizer, scheduler = make()
+    stopwatch = Stopwatch()
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder,
+            use_cpu=True,
+            bf16=True,
+            max_steps=UPDATES,
+            gradient_accumulation_steps=MICRO,
+            max_grad_norm=1.0,
+            per_device_train_batch_size=BATCH,
+            logging_strategy="no",
+            logging_nan_inf_filter=False,
+            save_strategy="no",
+            report_to="none",
+            log_level="error",
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            dataloader_pin_memory=False,
+        )
+        trainer = Light(
+            model=WithLoss(model),
+            args=arguments,
+            train_dataset=[{"x": x, "y": y} for x, y in DATA],
+            optimizers=(optimizer, scheduler),
+            callbacks=[stopwatch],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    return stopwatch.end - stopwatch.start, list(model.parameters())
+
+
 def ours():
     import truestep
 
@@ -103,7 +164,7 @@ def ours():
 
 
 def main():
-    contenders = {"hand": hand, "hand again": hand, "truestep": ours, "Accelerate": accelerate, "Fabric": fabric}
+    contenders = {"hand": hand, "hand again": hand, "truestep": ours, "Accelerate": accelerate, "Fabric": fabric, "Trainer": trainer}
     seconds = {}
     reference = None
     for _ in range(ROUNDS + 1):

@@ -5,6 +5,7 @@ usage: update_tail.py PARAMETERS TENSORS [ROUNDS]      (for example: 30000000 10
 AdamW, `scaler foreach` with the unfused one, `bare foreach` its floor. Report (contender - bare) / bare: the cost above the floor.
 """
 
+import pathlib
 import statistics
 import sys
 import time
@@ -12,15 +13,13 @@ import time
 import torch
 from torch import nn
 
-from truestep.engine.clip import ClipNorm
-from truestep.engine.gradients import gradients_of, judge
-from truestep.engine.stepping import step
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from benchmarks.our_tail import Tail
 
 torch.set_num_threads(1)
 COUNT, TENSORS = int(sys.argv[1]), int(sys.argv[2])
 ROUNDS = int(sys.argv[3]) if len(sys.argv) > 3 else 9
 SCALE = 1024.0
-CLIP = ClipNorm(1.0)
 torch.manual_seed(0)
 GRADS = [torch.randn(COUNT // TENSORS) * SCALE * 1e-3 for _ in range(TENSORS)]
 
@@ -42,12 +41,6 @@ class Side:
     def bare(self):
         self.optimizer.step()
 
-    def truestep_tail(self):
-        unit = 1.0 / SCALE
-        verdict = judge(gradients_of(self.params), unit)
-        factor, _ = CLIP([p.grad for p in self.params], norm=verdict.norm, unit=unit)
-        step(self.optimizer, [p.grad for p in self.params], factor)
-
     def scaler_tail(self):
         self.scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.params, 1.0)
@@ -55,8 +48,20 @@ class Side:
         self.scaler.update()
 
 
+class Ours(Side):
+    def __init__(self, fused: bool):
+        super().__init__(fused)
+        self.tail = Tail(self.params, self.optimizer, GRADS, scale=SCALE)
+
+    def reset(self):
+        self.tail.open()
+
+    def truestep_tail(self):
+        self.tail.close()
+
+
 def main():
-    sides = {"bare": (Side(True), "bare"), "scaler": (Side(True), "scaler_tail"), "truestep": (Side(True), "truestep_tail"), "bare foreach": (Side(False), "bare"), "truestep foreach": (Side(False), "truestep_tail"), "scaler foreach": (Side(False), "scaler_tail")}
+    sides = {"bare": (Side(True), "bare"), "scaler": (Side(True), "scaler_tail"), "truestep": (Ours(True), "truestep_tail"), "bare foreach": (Side(False), "bare"), "truestep foreach": (Ours(False), "truestep_tail"), "scaler foreach": (Side(False), "scaler_tail")}
     ms = {name: [] for name in sides}
     for _ in range(ROUNDS + 2):
         for name, (side, method) in sides.items():

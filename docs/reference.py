@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import ast
 import enum
 import inspect
+import textwrap
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +34,24 @@ def text() -> str:
 
 
 def entry(name: str, thing: Any) -> Iterator[str]:
-    """The section of one public name: its signature and docstring, then its public members'."""
+    """The section of one public name: its signature and docstring, then its fields' words, then its public members'."""
     yield f"### truestep.{name}\n\n{fenced(described(name, thing))}"
     if inspect.isclass(thing):
+        if listed := "\n".join(fields(thing)):
+            yield fenced(listed)
         for member, value in vars(thing).items():
             if not member.startswith("_") and inspect.getdoc(value) and is_written(value):
                 yield fenced(described(f"{name}.{member}", value))
+
+
+def fields(thing: type) -> Iterator[str]:
+    """Each field of a class that has a docstring below it, and that docstring: `inspect` does not know of them."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
+    assert isinstance(tree, ast.ClassDef)
+    for field, below in pairwise(tree.body):
+        words = below.value if isinstance(below, ast.Expr) else None
+        if isinstance(field, ast.AnnAssign) and isinstance(words, ast.Constant) and isinstance(words.value, str):
+            yield f"{ast.unparse(field)}\n{textwrap.indent(inspect.cleandoc(words.value), '    ')}"
 
 
 def is_written(value: Any) -> bool:

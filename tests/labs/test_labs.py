@@ -1,5 +1,8 @@
 """Every lab holds, leaves no trace, and each row of the lessons has one."""
 
+import gc
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,6 +10,7 @@ from truestep.labs.asking.ask import Buckets, Build, Choice, Column, Find, Numbe
 from truestep.labs.lab import TOPICS
 from truestep.labs.lessons import LESSONS, uncovered
 from truestep.labs.shelf import lab, labs
+from truestep.labs.shown import Check, Shown
 
 NAMES = [each.name for each in labs()]
 
@@ -30,7 +34,22 @@ def test_a_lab_leaves_random_state_and_defaults_alone(name):
     before, dtype, grad = torch.get_rng_state(), torch.get_default_dtype(), torch.is_grad_enabled()
     lab(name).run()
     assert torch.equal(torch.get_rng_state(), before)
-    assert (torch.get_default_dtype(), torch.is_grad_enabled()) == (dtype, grad)
+    assert (torch.get_default_dtype(), torch.is_grad_enabled(), gc.get_freeze_count()) == (dtype, grad, 0)
+
+
+def test_a_lab_runs_on_one_thread_and_gives_the_others_back():
+    def shows():
+        return Shown(
+            checks=(Check(what="threads", expected=1, measured=torch.get_num_threads(), because="sums keep their order"),)
+        )
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert replace(lab("clip-order"), shows=shows).run().holds
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plotly.offline import get_plotlyjs_version
 
 from tests.no_room import NO_ROOM, no_room
 from truestep.errors import FileError
@@ -26,6 +28,15 @@ anything = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=20,
 )
+
+
+def test_plotlys_script_is_the_file_that_its_table_says_and_of_the_version_that_the_package_writes_for() -> None:
+    folder = files("truestep.pages.look").joinpath("plotly")
+    script, table = folder.joinpath("plotly-basic.min.js").read_bytes(), folder.joinpath("README.md").read_text()
+    assert f"| bytes | {len(script)} |" in table
+    assert f"| SHA-256 | {hashlib.sha256(script).hexdigest()} |" in table
+    assert f"* plotly.js (basic - minified) v{get_plotlyjs_version()}\n" in script[:100].decode()
+    assert f"| version | {get_plotlyjs_version()}, " in table
 
 
 @given(anything)

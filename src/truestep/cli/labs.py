@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -67,9 +66,9 @@ class Command:
 
             return print_milestone(self.milestone, self.file, json=self.json)
         given = None if self.answers is None else read_answers(self.answers)
-        from truestep.labs.shelf import labs  # noqa: PLC0415 - the labs import torch
+        from truestep.labs.shelf import lab, labs  # noqa: PLC0415 - they import torch
 
-        chosen = labs() if self.name is None else (_lab(self.name),)
+        chosen = labs() if self.name is None else (lab(self.name),)
         if self.ask or self.progress or given is not None:
             return self._teach(chosen, given)
         if self.html is not None:
@@ -151,16 +150,6 @@ class Command:
             rows = [[each.name, each.title, " ".join(each.facts)] for each in labs if each.topic == topic]
             print_table(title, ["lab", "fact", "rows"], rows, words=3)
         print("\nrows: of the lessons that each lab is behind, docs/lessons.md")
-
-
-def _lab(name: str) -> Lab:
-    """The lab of that name; UsageError with those of a name like it, or with all, where there is none."""
-    from truestep.labs.shelf import lab, labs  # noqa: PLC0415 - the labs import torch
-
-    near = get_close_matches(name, [each.name for each in labs()], n=3)
-    if near and name not in near:
-        raise UsageError(f"there is no lab called {name!r}", hint=f"did you mean {', '.join(near)}?")
-    return lab(name)
 
 
 def _write_site(folder: Path, labs: tuple[Lab, ...]) -> int:

@@ -13,6 +13,7 @@ import torch
 
 from truestep.labs.asking.ask import Ask
 from truestep.labs.shown import Shown
+from truestep.run.isolation import own_threads
 
 Topic = Literal["formats", "scaling", "accumulation", "clocks", "judging"]
 TOPICS: dict[Topic, str] = {
@@ -60,7 +61,10 @@ class Lab:
     after: tuple[After, ...] = ()
 
     def run(self) -> Shown:
-        """What the lab shows: the same every time, and torch's random state is afterwards as it was."""
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        """What the lab shows: the same every time, and torch's random state and threads are afterwards as they were.
+
+        One thread, for the tensors are tiny (more would wait for each other), and sums are then in one order on every machine.
+        """
+        with torch.random.fork_rng(devices=[]), torch.enable_grad(), own_threads(1):
             torch.manual_seed(0)
             return self.shows()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import graphlib
 import importlib
 import pkgutil
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 
@@ -23,13 +24,13 @@ def labs() -> tuple[Lab, ...]:
 
 
 def lab(name: str) -> Lab:
-    """The lab of that name; UsageError, with all names, where there is none."""
-    for each in labs():
-        if each.name == name:
-            return each
-    raise UsageError(
-        f"there is no lab called {name!r}", hint=f"choose one of: {', '.join(each.name for each in labs())}", name=name
-    )
+    """The lab of that name; UsageError, with those of a name like it, or else with all, where there is none."""
+    known = {each.name: each for each in labs()}
+    if name in known:
+        return known[name]
+    near = get_close_matches(name.lower(), known, n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else f"choose one of: {', '.join(known)}"
+    raise UsageError(f"there is no lab called {name!r}", hint=hint, name=name)
 
 
 def _of(topic: str) -> list[Lab]:

@@ -10,6 +10,7 @@ from torch.optim.lr_scheduler import LambdaLR
 import truestep
 from truestep.labs.asking.ask import Choice, Column, Number, Open, Option, Tempting
 from truestep.labs.chosen import linear, loss
+from truestep.labs.clocks._by_torch import one_attempt
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
@@ -82,14 +83,11 @@ def by_hand(*, unless_the_scale_fell: bool = False) -> tuple[float, ...]:
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     scheduler, scaler = LambdaLR(optimizer, lambda tick: 0.5**tick), torch.amp.GradScaler("cpu", init_scale=SCALE)
     found = []
-    for attempt in range(1, ATTEMPTS + 1):
+    for number in range(1, ATTEMPTS + 1):
         found.append(optimizer.param_groups[0]["lr"])
-        optimizer.zero_grad()
-        torch.autograd.backward(scaler.scale(loss(model, _batch(attempt, SKIPPED))))
-        scaler.step(optimizer)
         before = scaler.get_scale()
-        scaler.update()
-        if not (unless_the_scale_fell and scaler.get_scale() < before):
+        after = one_attempt(scaler, optimizer, loss(model, _batch(number, SKIPPED)))
+        if not (unless_the_scale_fell and after < before):
             scheduler.step()
     return tuple(found)
 

@@ -11,6 +11,7 @@ from torch.optim import SGD, AdamW, Optimizer
 import truestep
 from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
 from truestep.labs.chosen import linear, loss
+from truestep.labs.clocks._by_torch import one_attempt
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
@@ -90,10 +91,7 @@ def by_torch(model: nn.Linear, optimizer: Optimizer, windows: tuple[float, ...])
     """The usual loop."""
     scaler = torch.amp.GradScaler("cpu", init_scale=SCALE)
     for value in windows:
-        optimizer.zero_grad()
-        torch.autograd.backward(scaler.scale(loss(model, torch.tensor([[value]]))))
-        scaler.step(optimizer)
-        scaler.update()
+        one_attempt(scaler, optimizer, loss(model, torch.tensor([[value]])))
 
 
 def _moved_counters(counted: int) -> Wrong:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
-
 import truestep
 from truestep.labs.asking.ask import Choice, Column, Number, Open, Option, Tempting
-from truestep.labs.chosen import linear, loss
+from truestep.labs.clocks._tenths import ATTEMPTS, EVERY, MICROBATCHES, SCALE, TOKENS, Trained, rounds, trained
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
-from truestep.ledger.records import attempt_record, header_record
-from truestep.ledger.summary import Summary, summarize
+from truestep.ledger.summary import Summary
 
-ATTEMPTS, EVERY, MICROBATCHES, TOKENS = 100, 10, 2, 5
-"""Every tenth window overflows; a window has two microbatches of one example and five tokens each."""
-GRADIENT, LARGE = 2.0**-4, 2000.0
-"""Of the usual window, exact in float16, and of one that overflows float16 at every scale from 65536 down to 128."""
-SCALE = 2.0**16
 SKIPPED = ATTEMPTS // EVERY
 COMPLETED = ATTEMPTS - SKIPPED
 BACKOFFS = SCALE / 2**SKIPPED
@@ -83,71 +73,18 @@ def shows() -> Shown:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """A run: its outcomes, and how far its weight went, in usual updates."""
-
-    outcomes: list[truestep.Outcome]
-    moved: float
-
-    def summary(self) -> Summary:
-        """What its lines add up to, as a ledger's file would."""
-        header = header_record(run_id="lab", created="", environment={}, policy=None, protocol_hash=None)
-        return summarize([header, *(attempt_record(outcome) | {"waste": False} for outcome in self.outcomes)])
-
-
-def trained(*, overflows: bool, attempts: int = ATTEMPTS) -> Trained:
-    """Windows in float16 by the engine, of which every tenth overflows or none does."""
-    model, _ = linear((GRADIENT,))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    update = truestep.Update(
-        model,
-        optimizer,
-        loss=loss,
-        policy="fp16",
-        scale=truestep.LossScale.dynamic(SCALE),
-        scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0),
-        tokens=lambda _: TOKENS,
-    )
-    outcomes = [update(_window(number, overflows=overflows)) for number in range(1, attempts + 1)]
-    return Trained(outcomes=outcomes, moved=distance(model))
-
-
-def distance(model: torch.nn.Module) -> float:
-    """How far the one weight went from 0, in usual updates."""
-    (weight,) = model.parameters()
-    return -weight.item() / GRADIENT
-
-
-def _window(number: int, *, overflows: bool) -> list[torch.Tensor]:
-    value = LARGE if overflows and number % EVERY == 0 else GRADIENT
-    return [torch.tensor([[value]])] * MICROBATCHES
-
-
 def _iterations() -> Wrong:
-    """The usual loop, which counts its own rounds."""
-    model, _ = linear((GRADIENT,))
-    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=1.0), torch.amp.GradScaler("cpu", init_scale=SCALE)
-    step = 0
-    for number in range(1, ATTEMPTS + 1):
-        optimizer.zero_grad()
-        for x in _window(number, overflows=True):
-            with torch.autocast("cpu", dtype=torch.float16):
-                mean = loss(model, x).float() / MICROBATCHES
-            torch.autograd.backward(scaler.scale(mean))
-        scaler.step(optimizer)
-        scaler.update()
-        step += 1
+    step, made = rounds()
     check = Check(
         what="rounds that the loop counted, and updates that it made",
         expected=(ATTEMPTS, COMPLETED),
-        measured=(step, distance(model)),
+        measured=(step, made),
         because="scaler.step() returns None whether or not it stepped, so that `step += 1` counts attempts",
     )
     return Wrong(
         how="count the loop's rounds as updates",
         check=check,
-        damage=f"{step - distance(model):g} updates too many in every log, schedule and budget that uses the number",
+        damage=f"{step - made:g} updates too many in every log, schedule and budget that uses the number",
     )
 
 

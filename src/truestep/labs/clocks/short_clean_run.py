@@ -7,6 +7,7 @@ import torch
 import truestep
 from truestep.labs.asking.ask import Choice, Column, Number, Option, Tempting
 from truestep.labs.chosen import linear, loss
+from truestep.labs.clocks._by_torch import one_attempt
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
@@ -63,14 +64,7 @@ def by_torch(finite: tuple[bool, ...], scaler: torch.amp.GradScaler) -> tuple[fl
     """The same by torch.amp.GradScaler."""
     model, _ = linear((CLEAN,))
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
-    found = []
-    for fine in finite:
-        optimizer.zero_grad()
-        torch.autograd.backward(scaler.scale(loss(model, _batch(fine))))
-        scaler.step(optimizer)
-        scaler.update()
-        found.append(scaler.get_scale())
-    return tuple(found)
+    return tuple(one_attempt(scaler, optimizer, loss(model, _batch(fine))) for fine in finite)
 
 
 def unchecked(finite: tuple[bool, ...]) -> float:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 import truestep
 from truestep.labs.asking.ask import Buckets, Choice, Number, Option, Tempting
+from truestep.labs.clocks._by_torch import one_attempt
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
@@ -87,12 +88,10 @@ def by_the_scaler(large: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
     model, loss, x = _batch_norm(large)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scaler = torch.amp.GradScaler("cpu", init_scale=SCALE)
-    torch.autograd.backward(scaler.scale(loss(model, x)))
-    scaler.step(optimizer)
-    scaler.update()
+    scale = one_attempt(scaler, optimizer, loss(model, x))
     layer = model[1]
     assert isinstance(layer, nn.Linear)
-    return _statistics(model), (layer.weight.item(), float(len(optimizer.state)), scaler.get_scale())
+    return _statistics(model), (layer.weight.item(), float(len(optimizer.state)), scale)
 
 
 def _moved() -> tuple[float, ...]:

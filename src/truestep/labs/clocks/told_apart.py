@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import truestep
 from truestep.labs.asking.ask import Buckets, Choice, Number, Open, Option, Tempting
+from truestep.labs.clocks._by_torch import one_attempt
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
@@ -145,12 +146,9 @@ def by_torch(case: Case) -> float:
     optimizer = torch.optim.SGD(model.parameters(), lr=case.rate)
     scaler = torch.amp.GradScaler("cpu", init_scale=SCALE)
     for _ in range(ATTEMPTS):
-        optimizer.zero_grad()
         with torch.autocast("cpu", dtype=torch.float16, enabled=case.policy == "fp16"):
             loss = case.loss(model, x)
-        torch.autograd.backward(scaler.scale(loss))
-        scaler.step(optimizer)
-        scaler.update()
+        one_attempt(scaler, optimizer, loss)
     return scaler.get_scale()
 
 

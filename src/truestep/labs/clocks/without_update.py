@@ -10,6 +10,7 @@ import torch
 import truestep
 from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
 from truestep.labs.chosen import linear, loss
+from truestep.labs.clocks._by_torch import one_attempt
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
@@ -89,10 +90,7 @@ def _updating() -> Loop:
     scaler = torch.amp.GradScaler("cpu", init_scale=SCALE)
 
     def attempt(model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor) -> float:
-        torch.autograd.backward(scaler.scale(loss(model, x)))
-        scaler.step(optimizer)
-        scaler.update()
-        return scaler.get_scale()
+        return one_attempt(scaler, optimizer, loss(model, x))
 
     return attempt
 

@@ -73,7 +73,7 @@
     });
   };
 
-  // plotly is in the page as text, since to run it takes a second: it begins when the words are on the screen, as a blob, which
+  // plotly is in the page as text, since to run it takes a moment: it begins when the words are on the screen, as a blob, which
   // the browser reads beside the page's own work. Paper does not wait, nor does a browser that refuses blobs: there it runs at once.
   const plotly = () => document.getElementById("plotly").textContent;
   const run = (script) => document.head.append(Object.assign(document.createElement("script"), script));

@@ -89,8 +89,7 @@ def _inlined(name: str) -> Markup:
 
 @cache
 def _plotly() -> Markup:
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - 5 MB that a page without figures does not need
-
-    text: str = get_plotlyjs()
+    """plotly.js with the kinds of traces that figures have; where it comes from, the folder's README tells."""
+    text = files("truestep.pages.look").joinpath("plotly", "plotly-basic.min.js").read_text(encoding="utf-8")
     assert "</script" not in text.lower(), "plotly.js would end its own element"
     return Markup(text)
