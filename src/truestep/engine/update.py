@@ -66,7 +66,7 @@ class Update(Generic[M]):
         incurable: "keep" leaves the loss scale alone on a skip that no smaller scale can cure; "backoff" shrinks it on every
             non-finite gradient, as torch.amp.GradScaler does.
         track_moves: copies the parameters before each step, so that `outcome.moved()` can say whether any changed.
-        time_stages: gives each outcome its `seconds_by_stage`, and the ledger's line with it; about 10 microseconds an attempt.
+        time_stages: gives each outcome its `seconds_by_stage`, and the ledger's line with it; some tens of microseconds.
 
     Raises:
         PolicyError, OptimizerError, ClockError: what was asked cannot be had here, by name.
