@@ -101,6 +101,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         (torch.optim.SGD, "step", "apply", 1, WINDOW),
         (work, "diagnose", "explain", 1, [poisoned(batch(2))]),
         (Schedule, "tick", "schedule", 1, WINDOW),
+        (Schedule, "tick", "schedule", 1, [poisoned(batch(2))]),
         (truestep.LossScale, "after", "schedule", 1, WINDOW),
         (work.Recording, "loss", "bookkeeping", 1, WINDOW),
     ],
