@@ -1,41 +1,54 @@
-"""What an audit costs: the same loop watched and alone, turn by turn in one process, in milliseconds and in memory.
+"""What an audit costs: the same loop watched and alone, turn by turn in one process, in milliseconds and in memory."""
 
-usage: audit_overhead.py [ROUNDS [SIZE ...]]      (default: 7 rounds of 0.03, 1 and 10)
-A decoder of 0.03, 1 and 10 million parameters, bfloat16 autocast on CPU, an enabled GradScaler, unscale_, clip, fused AdamW, a
-linear schedule, one thread, accumulation 1 and 4. In each round the loop runs alone, then watched from its first update on:
-`dense` are the windows that an audit judges at its start, `judged` the few that it judges after each power of two, `between`
-the windows between those, which are all but a handful of a long run. The ratios are taken round by round. `again` is the
-loop alone a second time, the noise floor. Times are the process's own, which other work on the machine disturbs less. Memory is
-that of tensors, at the highest point of two updates, beyond the same point of the loop alone, in copies of the gradients.
-"""
+from __future__ import annotations
 
 import contextlib
-import statistics
-import sys
-import time
-import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from benchmarks.rounds import Spread, ratios, seconds_of
+from benchmarks.table import Table
 from truestep.audit.trace import start
 from truestep.audit.trace.recorder import DENSE, RUN
 
-warnings.filterwarnings("ignore")
-torch.set_num_threads(1)
-ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 7
-CHOSEN = sys.argv[2:] or ["0.03", "1", "10"]
+SETTINGS = {"0.03": 5, "1": 3}
+QUICK = {"0.03": 2}
+"""Rounds of each size, after one that does not count; a size of 10 is there too, and takes minutes."""
+KINDS = ("again", "dense", "judged", "between")
 SIZES = {"0.03": (32, 2), "1": (128, 5), "10": (320, 8)}
 VOCABULARY, BATCH, LENGTH = 64, 4, 32
 POWER = 32
 """The windows from this one on are those timed after the start: RUN judged ones, then some that are not."""
 BETWEEN = {"0.03": 24, "1": 16, "10": 8}
 
+HOW = """
+A small GPT, bfloat16 autocast, GradScaler, clip, fused AdamW, one thread, seconds of the processor. In each round the loop
+runs alone, then watched from its first update on, then alone `again`, which is the noise. `dense` are the 24 windows judged
+at the start, `judged` those after each power of two, `between` all others, which are nearly all of a long run. Ratios to
+the same loop alone, median [5 %, 95 %] of the rounds. Memory is that of tensors at the highest point of two updates, beyond
+the same point of the loop alone, in copies of the gradients.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One size of model, at one accumulation."""
+
+    size: str
+    micro: int
+    alone_ms: float
+    kinds: dict[str, Spread]
+    judged_copies: float
+    between_copies: float
+
 
 class Decoder(nn.Module):
     """A small GPT."""
 
-    def __init__(self, width, layers):
+    def __init__(self, width: int, layers: int) -> None:
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, width)
         self.blocks = nn.ModuleList(
@@ -44,7 +57,7 @@ class Decoder(nn.Module):
         self.head = nn.Linear(width, VOCABULARY)
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(LENGTH), persistent=False)
 
-    def forward(self, tokens):
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Logits for each place."""
         hidden = self.embed(tokens)
         for block in self.blocks:
@@ -55,7 +68,7 @@ class Decoder(nn.Module):
 class Loop:
     """A training loop as people write it, one update at a time."""
 
-    def __init__(self, size, micro):
+    def __init__(self, size: str, micro: int) -> None:
         torch.manual_seed(0)
         self.micro = micro
         self.model = Decoder(*SIZES[size])
@@ -64,7 +77,7 @@ class Loop:
         self.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
         self.tokens = torch.randint(0, VOCABULARY, (micro, BATCH, LENGTH + 1))
 
-    def update(self):
+    def update(self) -> None:
         """One window, clipped, stepped and cleared."""
         for tokens in self.tokens:
             with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -78,15 +91,12 @@ class Loop:
         self.scheduler.step()
         self.optimizer.zero_grad()
 
-    def milliseconds(self, updates):
+    def milliseconds(self, updates: int) -> float:
         """Of the process's own time, for one update."""
-        begun = time.process_time()
-        for _ in range(updates):
-            self.update()
-        return (time.process_time() - begun) / updates * 1e3
+        return seconds_of(lambda: [self.update() for _ in range(updates)]) / updates * 1e3
 
 
-def watched(loop, between):
+def watched(loop: Loop, between: int) -> dict[str, float]:
     """Milliseconds an update of each kind of window, in one audit from its start."""
     watcher = start()
     try:
@@ -104,9 +114,9 @@ def watched(loop, between):
 
 
 @contextlib.contextmanager
-def tensor_memory():
+def tensor_memory() -> Iterator[list[int]]:
     """Bytes of tensors at the highest point of what runs inside, beyond what there was, as one number in a list."""
-    found = []
+    found: list[int] = []
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         yield found
     held = highest = 0
@@ -117,7 +127,7 @@ def tensor_memory():
     found.append(highest)
 
 
-def peak(loop):
+def peak(loop: Loop) -> int:
     """Bytes at the highest point of two updates."""
     with tensor_memory() as found:
         loop.update()
@@ -125,7 +135,7 @@ def peak(loop):
     return found[0]
 
 
-def memory(size, micro):
+def memory(size: str, micro: int) -> tuple[float, float]:
     """Copies of the gradients that the audit holds at most: in judged windows, and between them."""
     loop = Loop(size, micro)
     for _ in range(3):
@@ -145,37 +155,46 @@ def memory(size, micro):
     return (dense - alone) / copy, (between - alone) / copy
 
 
-def spread(values, digits=3):
-    """Median, least and greatest."""
-    return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f}, {max(values):.{digits}f}]"
-
-
-def measure(size, micro):
-    """Prints what an audit costs a model of this size."""
+def measure(size: str, micro: int, rounds: int) -> Row:
+    """What an audit costs a model of this size."""
     loop, between = Loop(size, micro), BETWEEN[size]
-    rows = {"alone": [], "again": [], "dense": [], "judged": [], "between": []}
-    for _ in range(ROUNDS + 1):
-        rows["alone"].append(loop.milliseconds(between))
-        for kind, spent in watched(loop, between).items():
-            rows[kind].append(spent)
-        rows["again"].append(loop.milliseconds(between))
-    alone = rows["alone"][1:]
-    print(f"{size} million parameters, accumulation {micro}: {statistics.median(alone):.2f} ms an update alone")
-    for kind in ("again", "dense", "judged", "between"):
-        own = rows[kind][1:]
-        ratios = [each / other for each, other in zip(own, alone, strict=True)]
-        more = [each - other for each, other in zip(own, alone, strict=True)]
-        print(f"  {kind:8s} ratio {spread(ratios)}   {spread(more)} ms more")
+    spent: dict[str, list[float]] = {kind: [] for kind in ("alone", *KINDS)}
+    for _ in range(rounds + 1):
+        spent["alone"].append(loop.milliseconds(between))
+        for kind, milliseconds in watched(loop, between).items():
+            spent[kind].append(milliseconds)
+        spent["again"].append(loop.milliseconds(between))
+    alone = spent["alone"][1:]
     dense, light = memory(size, micro)
-    print(f"  memory: {dense:.2f} copies of the gradients while judged, {light:.3f} between", flush=True)
+    return Row(
+        size=size,
+        micro=micro,
+        alone_ms=Spread.of(alone).median,
+        kinds={kind: ratios(spent[kind][1:], alone) for kind in KINDS},
+        judged_copies=dense,
+        between_copies=light,
+    )
 
 
-def main():
-    """All that were chosen."""
-    for size in CHOSEN:
-        for micro in (1, 4):
-            measure(size, micro)
+def table_of(rows: list[Row]) -> Table:
+    """The table of what was measured."""
+    return Table(
+        title="What an audit costs",
+        how=HOW,
+        columns=("million parameters, accumulation", "alone, ms", *KINDS, "memory, judged / between"),
+        rows=tuple(
+            (
+                f"{each.size}, {each.micro}",
+                f"{each.alone_ms:.2f}",
+                *(each.kinds[kind].text(2) for kind in KINDS),
+                f"{each.judged_copies:.2f} / {each.between_copies:.3f}",
+            )
+            for each in rows
+        ),
+    )
 
 
-if __name__ == "__main__":
-    main()
+def tables(*, quick: bool) -> list[Table]:
+    """Measure, and say."""
+    settings = QUICK if quick else SETTINGS
+    return [table_of([measure(size, micro, rounds) for size, rounds in settings.items() for micro in (1, 4)])]

@@ -34,7 +34,12 @@ class Tail:
     """An update of `params` by `optimizer`: `open` leaves an attempt before its end, `close` is the tail."""
 
     def __init__(
-        self, params: Sequence[nn.Parameter], optimizer: torch.optim.Optimizer, gradients: Sequence[Tensor], *, scale: float | None
+        self,
+        params: Sequence[nn.Parameter],
+        optimizer: torch.optim.Optimizer,
+        gradients: Sequence[Tensor],
+        *,
+        scale: float | None,
     ) -> None:
         self._params, self._gradients = params, gradients
         self.update: Update[Any] = Update(

@@ -4,7 +4,7 @@
 
 The data are sequences of random length, so the loss is a mean over tokens and the weight says so. What the loop does not do any
 more: scale, unscale, clip at the right moment, look for infinities, divide by the number of microbatches, decide when the
-schedule moves.
+schedule moves. It leaves plain_loop.jsonl behind, for `truestep ledger`, and refuses to write over one.
 """
 
 import torch

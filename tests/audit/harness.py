@@ -1,6 +1,7 @@
-"""Judging many scripts fast: torch is imported once, and each script runs in a forked child that is watched."""
+"""Judging many scripts fast: torch and the rules are imported once, and each script runs in a forked child that is watched."""
 
 import contextlib
+import gc
 import hashlib
 import io
 import multiprocessing
@@ -17,9 +18,11 @@ import torch
 import torch._dynamo  # what optimizers import when the first one is made, once for all children
 
 from truestep.audit.judge import judge
+from truestep.audit.rules import rules
 from truestep.audit.story import Story
 from truestep.audit.trace import start
 
+rules()  # which are found and imported when they are asked for first
 MARK = re.compile(r"#\s*<--\s*FAULT")
 FORK = multiprocessing.get_context("fork")
 
@@ -101,6 +104,7 @@ def digest(left):
 
 
 def _child(script, pipe, watched):
+    gc.freeze()  # nothing that the test's process holds is the script's: the audit need not look through it for optimizers
     torch.set_num_threads(1)
     os.chdir(script.parent)
     sys.argv, sys.path[0:0] = [str(script)], [str(script.parent)]

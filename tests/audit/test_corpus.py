@@ -1,6 +1,7 @@
 """Scripts that people might have written: with one planted mistake each, repaired, or correct in odd styles.
 
-They were written by people who had not read the rules. In the quick profile every sixth script is run; the full one runs all.
+They were written by people who had not read the rules. The quick profile runs one script with each mistake, and every eighth
+that is right; the full one runs all.
 """
 
 from pathlib import Path
@@ -22,7 +23,10 @@ MISSED = {
 def chosen(*, correct):
     """(kind, script) of each that this profile runs, faulty or correct."""
     found = [(f"{folder.name}/{kind}", file) for folder in FOLDERS for kind, file, right in scripts(folder) if right == correct]
-    return found if FULL else found[::6]
+    if FULL:
+        return found
+    found.sort(key=lambda pair: pair[1].stem)  # that of a kind which is run is now from one folder, now from the other
+    return found[::8] if correct else list({kind.partition("/")[2]: (kind, file) for kind, file in found}.values())
 
 
 def named(pairs):

@@ -1,6 +1,7 @@
 """Judging scripts of several ranks fast: what they give to `mp.spawn` runs in forked processes, each of which is watched."""
 
 import contextlib
+import gc
 import io
 import os
 import runpy
@@ -37,6 +38,7 @@ def examine_together(script, *, seconds=120):
 
 
 def _launcher(script, pipe):
+    gc.freeze()  # as harness does
     os.chdir(script.parent)
     sys.argv, sys.path[0:0] = [str(script)], [str(script.parent)]
     told, failure = [], None

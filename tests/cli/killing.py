@@ -3,7 +3,7 @@
     python killing.py KILLS SEED ARGUMENTS...
 
 Prints one JSON line for the undisturbed run, and one for each run that was killed and ended, until there were KILLS kills. Each
-process of a run is a fork of this one, which has loaded everything and computed nothing.
+process of a run is a fork of this one, which has computed nothing.
 """
 
 import json
@@ -15,12 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch._dynamo  # noqa: F401 - what a torch optimizer imports takes seconds: once for all forks
-
 from truestep import tasks
 from truestep.checkpoint import Checkpoints, read_checkpoint
 from truestep.cli import commands, main
-from truestep.compare import candidate, settings  # noqa: F401 - likewise
 from truestep.ledger import read, summarize
 from truestep.run.folder import CHECKPOINTS, LEDGER, RECORD
 

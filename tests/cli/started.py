@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-from tests.hearing import HEARING
+from tests import ready
 
 
-def started(*arguments: str, terminal: int | None = None) -> subprocess.Popen[str]:
-    """`truestep ARGUMENTS` on pipes, or on a terminal.
-
-    No fork of the tests' process, fast as that would be: after other tests of this folder such a fork could not train.
-    """
-    command = [sys.executable, "-c", HEARING, "-m", "truestep", *arguments]
-    stream = subprocess.PIPE if terminal is None else terminal
-    return subprocess.Popen(command, stdout=stream, stderr=stream, text=True, start_new_session=True)
+def started(*arguments: str, terminal: int | None = None) -> ready.Process:
+    """`truestep ARGUMENTS` on pipes, or on a terminal."""
+    stream = ready.PIPE if terminal is None else terminal
+    return ready.started("-m", "truestep", *arguments, stdout=stream, stderr=stream, new_session=True)

@@ -15,6 +15,7 @@ import pytest
 import tyro
 
 import truestep.cli
+from tests import ready
 from tests.no_room import NO_ROOM, no_room
 from truestep.cli import commands, main
 from truestep.errors import FileError, PolicyError, RunError
@@ -133,9 +134,8 @@ def test_it_runs_as_a_module_with_the_same_exit_codes():
 def test_a_reader_that_goes_away_ends_it_quietly():
     reading, writing = os.pipe()
     os.close(reading)
-    with os.fdopen(writing, "w") as gone:
-        command = [sys.executable, "-m", "truestep", "formats", "--json"]
-        ended = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True, check=False)
+    ended = ready.run("-m", "truestep", "formats", "--json", stdout=writing)
+    os.close(writing)
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
@@ -148,8 +148,8 @@ def test_the_words_that_users_type_are_the_frozen_ones(name, capsys, monkeypatch
 
 
 def test_a_full_disk_is_named_once_and_ends_with_3(tmp_path):
-    with open(tmp_path / "formats.json", "w") as full, no_room():
-        command = [sys.executable, "-m", "truestep", "formats", "--json"]
+    with open(tmp_path / "version", "w") as full, no_room():
+        command = [sys.executable, "-m", "truestep", "--version"]
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (3, f"OSError: [Errno {errno.EFBIG}] {NO_ROOM}\n")
 

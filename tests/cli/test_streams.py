@@ -7,6 +7,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
+from tests import ready
 from tests.no_room import no_room
 from truestep.cli._output import Talk, print_table, silence
 
@@ -58,8 +59,7 @@ def test_a_table_whose_reader_has_gone_says_so_to_main(nobody_reads):
 def test_a_run_ends_well_whoever_has_stopped_listening(tmp_path):
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "truestep", *TRAIN]
-    ended = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=writing, text=True, check=False)
+    ended = ready.run("-m", "truestep", *TRAIN, cwd=tmp_path, stderr=writing)
     os.close(writing)
     assert ended.returncode == 0
     assert ended.stdout.splitlines()[2].split()[0] == "budget"
@@ -67,8 +67,9 @@ def test_a_run_ends_well_whoever_has_stopped_listening(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("streams", "out", "err"), [(">&-", False, False), ("2>&-", True, False), ("<&- >&- 2>&-", False, False)]
+    ("words", "out", "err"),
+    [("formats >&-", False, False), ("--version 2>&-", True, False), ("--version <&- >&- 2>&-", False, False)],
 )
-def test_a_stream_that_is_closed_is_no_fault(streams, out, err, tmp_path):
-    ended = shell(f"truestep formats {streams}", tmp_path)
+def test_a_stream_that_is_closed_is_no_fault(words, out, err, tmp_path):
+    ended = shell(f"truestep {words}", tmp_path)
     assert (ended.returncode, bool(ended.stdout), bool(ended.stderr)) == (0, out, err)

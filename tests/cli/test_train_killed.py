@@ -1,13 +1,11 @@
 """Law 14 on the command itself: `kill -9` at random moments, resumes until the end, and every bit is the undisturbed run's."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests import profile
+from tests import profile, ready
 
 HERE = Path(__file__).parent
 KILLS = 50 if profile.FULL else 4
@@ -24,8 +22,8 @@ NOISY = f"{HERE}/noisy_task.py"
     ids=["workers-fp16", "alone-bf16", "digits"],
 )
 def test_a_run_that_is_killed_at_any_moment_ends_as_the_undisturbed_one(arguments, tmp_path):
-    command = [sys.executable, HERE / "killing.py", str(KILLS), str(profile.seed()), "train", *arguments, "--device", "cpu"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [str(HERE / "killing.py"), str(KILLS), str(profile.seed()), "train", *arguments, "--device", "cpu"]
+    ended = ready.run(*command, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     undisturbed, *runs = map(json.loads, ended.stdout.splitlines())
     assert undisturbed["status"] == "budget"

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from truestep.engine.gradients import Verdict, block_norm, judge
+
 Batch = tuple[Tensor, Tensor]
 OPTIMIZERS = {
     "sgd": lambda params: torch.optim.SGD(params, lr=0.1),
@@ -82,3 +84,8 @@ def everything(update: Any) -> list[Tensor]:
     """Every tensor that training changes: parameters, buffers and the optimizers' states, as copies."""
     states = [state for optimizer in update.optimizers for state in optimizer_state(optimizer)]
     return weights(update.model) + [b.detach().clone() for b in update.model.buffers()] + states
+
+
+def judged(gradients: list[Tensor], unit: float) -> Verdict:
+    """What an attempt finds of `gradients`, the norm read at once."""
+    return judge(gradients, unit, norm=float(block_norm(gradients)))

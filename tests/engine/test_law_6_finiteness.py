@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import truestep
-from tests.engine.loops import same
-from truestep.engine.gradients import BLOCK, block_norm, exact_norm, judge, multiply
+from tests.engine.loops import judged, same
+from truestep.engine.gradients import BLOCK, UNDIVIDED, block_norm, exact_norm, multiply
 
 FLOAT32_MAX = torch.finfo(torch.float32).max
 U = 2.0**-24
@@ -24,14 +24,16 @@ def float64_norm(tensors: list[Tensor]) -> float:
 
 @settings(deadline=None, max_examples=100)
 @given(
-    sizes=st.lists(st.sampled_from([1, 7, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5]), min_size=1, max_size=4),
+    sizes=st.lists(
+        st.sampled_from([1, 7, BLOCK, BLOCK + 1, UNDIVIDED, UNDIVIDED + 1, UNDIVIDED + 27, 5 * BLOCK]), min_size=1, max_size=4
+    ),
     scale=st.sampled_from([1e-44, 1e-38, 1e-25, 1e-20, 1e-6, 1.0, 1e6, 1e18, 3e19, 1e37]),
     seed=st.integers(0, 1000),
 )
 def test_a_norm_is_right_at_every_magnitude(sizes: list[int], scale: float, seed: int) -> None:
     torch.manual_seed(seed)
     tensors = [(torch.rand(n) + 0.5) * scale for n in sizes]
-    verdict = judge(tensors, 1.0)
+    verdict = judged(tensors, 1.0)
     if float64_norm(tensors) <= FLOAT32_MAX * 1e3:  # beyond float32 a norm is still a float64 number
         assert verdict.norm is not None
     # Squares are positive, so BLOCK roundings of a square's sum in the worst order are BLOCK * u of it, half of that of its root.
@@ -58,26 +60,26 @@ def test_a_norm_does_not_depend_on_the_layout(layout: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
-@pytest.mark.parametrize("place", [0, 1, BLOCK, 2 * BLOCK + 3])
+@pytest.mark.parametrize("place", [0, 1, BLOCK, UNDIVIDED, UNDIVIDED + 26])
 def test_one_bad_element_anywhere_is_found(bad: float, place: int) -> None:
-    gradient = torch.zeros(2 * BLOCK + 4)
+    gradient = torch.zeros(UNDIVIDED + 27)  # a prime: rows, and a rest
     gradient[place] = bad
-    verdict = judge([torch.ones(3), gradient], 1.0)
+    verdict = judged([torch.ones(3), gradient], 1.0)
     assert verdict.norm is None
     assert not verdict.unscaling_overflows
 
 
 def test_finite_elements_whose_norm_overflows_float32_are_finite() -> None:
     gradient = [torch.tensor([3e38, -3e38, 3e38])]
-    verdict = judge(gradient, 1.0)
+    verdict = judged(gradient, 1.0)
     assert verdict.norm is not None
     assert verdict.norm == pytest.approx(float64_norm(gradient), rel=1e-12)
 
 
 def test_elements_that_overflow_when_unscaled_are_not_finite() -> None:
     largest = torch.tensor([FLOAT32_MAX / 2])
-    assert judge([largest], 2.0).norm is not None
-    verdict = judge([torch.nextafter(largest, torch.tensor([math.inf]))], 2.0)
+    assert judged([largest], 2.0).norm is not None
+    verdict = judged([torch.nextafter(largest, torch.tensor([math.inf]))], 2.0)
     assert verdict.norm is None
     assert verdict.unscaling_overflows
 
@@ -90,14 +92,14 @@ def test_elements_that_overflow_when_unscaled_are_not_finite() -> None:
 def test_the_verdict_is_what_the_unscaled_elements_are(elements: list[float], exponent: int) -> None:
     gradient, unit = torch.tensor(elements, dtype=torch.float32), 2.0**exponent
     finite = bool((gradient.isfinite() & (gradient * unit).isfinite()).all())
-    verdict = judge([gradient], unit)
+    verdict = judged([gradient], unit)
     assert (verdict.norm is not None) is finite
     if finite:
         assert verdict.norm == pytest.approx(float64_norm([gradient]) * unit, rel=1e-5)
 
 
 def test_an_all_zero_gradient_is_finite_and_has_norm_zero() -> None:
-    assert judge([torch.zeros(5), torch.zeros(BLOCK + 1)], 1.0).norm == 0.0
+    assert judged([torch.zeros(5), torch.zeros(UNDIVIDED + 1)], 1.0).norm == 0.0
 
 
 def test_an_empty_parameter_is_no_obstacle() -> None:

@@ -46,6 +46,24 @@ def test_a_compiled_model_trains_bit_for_bit_as_by_hand(policy: str) -> None:
     assert same([b.detach() for b in hand.buffers()], [b.detach() for b in ours.buffers()])
 
 
+@pytest.mark.filterwarnings("ignore:Profiler function")
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_compiled_step_steps_bit_for_bit_as_by_hand(fused: bool) -> None:
+    hand, ours = network(), network()
+    steps, our_steps = (torch.optim.AdamW(m.parameters(), lr=1e-2, fused=fused) for m in (hand, ours))
+    for optimizer in (steps, our_steps):
+        optimizer.step = torch.compile(optimizer.step, backend=BACKEND)
+    update = truestep.Update(ours, our_steps, loss=cross_entropy)
+    for seed in range(3):
+        window = [batch(4, seed), batch(4, seed + 9)]
+        assert update(window).completed
+        by_hand(hand, steps, window)
+    assert same(weights(hand), weights(ours))
+    before = everything(update)
+    assert not update([poisoned(batch(4))]).completed
+    assert same(before, everything(update))
+
+
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("completed_before", [0, 1])
 def test_a_skip_leaves_a_compiled_model_as_it_was_and_names_the_input(in_place: bool, completed_before: int) -> None:

@@ -54,3 +54,12 @@ def test_a_tensor_learning_rate_is_stepped_as_by_hand_and_recorded_as_a_number_b
         assert same(weights(hand), weights(ours))
         assert isinstance(our_steps.param_groups[0]["lr"], torch.Tensor)
     assert float(our_steps.param_groups[0]["lr"]) == float(steps.param_groups[0]["lr"])
+
+
+def test_a_scheduler_may_be_the_class_that_makes_it_of_the_optimizer() -> None:
+    model = mlp()
+    update = truestep.Update(
+        model, torch.optim.SGD(model.parameters(), lr=1.0), loss=cross_entropy, scheduler=torch.optim.lr_scheduler.LinearLR
+    )
+    assert update([batch(4)]).lr[0] == pytest.approx(1 / 3)  # LinearLR's own start_factor
+    assert update.schedulers[0].last_epoch == 1

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import truestep
-from tests.engine.loops import OPTIMIZERS, batch, cross_entropy, mlp, optimizer_state, poisoned, same, weights
-from truestep.engine.gradients import BLOCK, block_norm, judge
+from tests.engine.loops import OPTIMIZERS, batch, cross_entropy, judged, mlp, optimizer_state, poisoned, same, weights
+from truestep.engine.gradients import UNDIVIDED, block_norm
 
 pytestmark = [
     pytest.mark.gpu,
@@ -93,16 +93,54 @@ def test_the_random_state_of_the_device_is_replayed_and_then_goes_on() -> None:
     assert torch.equal(after(on_gpu(batch(4))), after(on_gpu(poisoned(batch(4)))))
 
 
-@pytest.mark.parametrize("size", [1, BLOCK, 3 * BLOCK + 5, 30_000_000])
+@pytest.mark.parametrize("size", [1, UNDIVIDED, UNDIVIDED + 27, 30_000_000])
 def test_a_norm_on_the_device_is_float64_accurate(size: int) -> None:
     gradient = [torch.rand(size, device="cuda") + 0.5]
-    assert block_norm(gradient) == pytest.approx(float(gradient[0].double().norm()), rel=1e-5)
+    assert float(block_norm(gradient)) == pytest.approx(float(gradient[0].double().norm()), rel=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["fp32", "bf16", "fp16", "bf16-master", "fp16-master"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("clock", ["completed", "attempt"])
+def test_an_attempt_waits_for_the_device_at_the_one_event_and_nowhere_else(policy: str, optimizer: str, clock: str) -> None:
+    update = truestep.Update(
+        mlp(width=64).cuda(),
+        OPTIMIZERS[optimizer],
+        loss=cross_entropy,
+        policy=policy,
+        clip=truestep.ClipNorm(0.1),
+        scheduler=torch.optim.lr_scheduler.LinearLR,
+        clock=clock,
+    )
+    windows = [[on_gpu(batch(8, seed)), on_gpu(batch(4, seed + 9))] for seed in range(4)]
+    for window in windows[:2]:  # the first looks at weights and buffers, which waits
+        update(window)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        outcomes = [update(window) for window in windows[2:]]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(outcome.grad_norm is not None and outcome.loss is not None for outcome in outcomes)
+
+
+def test_learning_rates_on_the_device_are_read_with_the_norm() -> None:
+    model = mlp(width=64).cuda()
+    steps = torch.optim.Adam(model.parameters(), lr=torch.tensor(0.25, device="cuda"), capturable=True, foreach=True)
+    update = truestep.Update(model, steps, loss=cross_entropy)
+    windows = [[on_gpu(batch(8, seed))] for seed in range(3)]
+    update(windows[0])
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        outcome = update(windows[1])
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert outcome.lr == (0.25,)
 
 
 def test_one_bad_element_on_the_device_is_found() -> None:
-    gradient = torch.zeros(3 * BLOCK + 5, device="cuda")
-    gradient[2 * BLOCK + 3] = float("nan")
-    assert judge([gradient], 1.0).norm is None
+    gradient = torch.zeros(UNDIVIDED + 27, device="cuda")
+    gradient[UNDIVIDED + 26] = float("nan")
+    assert judged([gradient], 1.0).norm is None
 
 
 def test_tf32_rounds_what_float32_does_not() -> None:

@@ -71,6 +71,11 @@ def test_a_mapping_is_searched_though_it_has_a_shape() -> None:
     assert paths(Batched(x=torch.zeros(2, 3), y=torch.zeros(2))) == ["['x']", "['y']"]
 
 
+def test_a_tuple_is_searched_though_it_calls_a_part_its_shape() -> None:
+    picture = namedtuple("picture", "pixels shape")
+    assert paths(picture(torch.zeros(2, 3), torch.zeros(2))) == ["[0]", "[1]"]
+
+
 def test_classes_and_empty_containers_hold_nothing() -> None:
     assert paths([Sample, (), {}, "text", 1.5, None]) == []
 

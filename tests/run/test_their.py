@@ -1,8 +1,6 @@
 """Whose failure it is: a task's own code is told with its line, a fault of truestep's stays one, and what is refused passes."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,18 +139,6 @@ def test_whose_code_failed_goes_by_whole_folders_and_every_place_that_packages_a
     frames = caught.value.__traceback__
     caught.value.__traceback__ = None if frames is None else frames.tb_next  # without the line of this test
     assert place_in(caught.value, Logistic()) == (None if whose is None else f"{file}:1 in <module>")
-
-
-def test_torchs_own_folder_is_an_installed_one_wherever_it_is(tmp_path: Path) -> None:
-    script = f"""
-import site, sysconfig, torch
-site.getsitepackages, site.getusersitepackages, sysconfig.get_path = list, str, lambda name: "/nowhere"
-torch.__file__ = "{tmp_path}/torch/__init__.py"
-from truestep.run.their import installed
-print(installed("{tmp_path}/torch/_ops.py"), installed("{tmp_path}/_ops.py"))
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "True False\n"
 
 
 def test_an_lstm_in_float16_on_a_processor_works_or_says_that_it_cannot() -> None:

@@ -37,10 +37,10 @@ def store_of(policy: Policy, model: nn.Module, optimizer: Given) -> Store:
 
 
 def schedulers_of(scheduler: Any, optimizers: Sequence[Optimizer]) -> tuple[Any, ...]:
-    """The schedulers: none, one, several, or what a function makes of the optimizer, or of the list of them."""
+    """The schedulers: none, one, several, or what a function or a class makes of the optimizer, or of the list of them."""
     if scheduler is None:
         return ()
-    if callable(scheduler) and not hasattr(scheduler, "step"):
+    if callable(scheduler) and (isinstance(scheduler, type) or not hasattr(scheduler, "step")):
         return schedulers_of(scheduler(optimizers[0] if len(optimizers) == 1 else list(optimizers)), optimizers)
     schedulers = tuple(scheduler) if isinstance(scheduler, (list, tuple)) else (scheduler,)
     for each in schedulers:

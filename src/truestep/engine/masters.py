@@ -35,7 +35,7 @@ class Masters(Narrow):
         super().begin()
         self.dtypes = (torch.float32,)
         self._attempts = 0
-        self._differs: tuple[Parameter, Tensor] | None = None
+        self._looked_at: tuple[Parameter, Tensor] | None = None
         self._noted: dict[int, tuple[int, int]] = {}
         self._own = {id(leaf): master for master, leaf in self._pairs()}
         self._note(self._pairs())
@@ -54,13 +54,20 @@ class Masters(Narrow):
         if pairs:
             master, leaf = pairs[self._attempts % len(pairs)]
             self._attempts += 1
-            self._differs = leaf, (bits_of(leaf) != bits_of(master.to(leaf.dtype))).any()
+            self._looked_at = leaf, (bits_of(leaf) != bits_of(master.to(leaf.dtype))).any()
         return super().gradients()
+
+    def asks(self) -> Tensor | None:
+        """Whether the parameter whose turn it is differs from its master."""
+        return None if self._looked_at is None else self._looked_at[1]
+
+    def told(self, answer: float) -> None:
+        """StateError where it does."""
+        if answer and self._looked_at is not None:
+            raise self._written(self._looked_at[0])
 
     def step(self, gradients: list[Tensor], factor: float, *, draw: int, closure: Closure | None = None) -> None:
         """Step the masters, and let the weights follow."""
-        if self._differs is not None and self._differs[1].item():  # computed before the finite check, whose wait was for it too
-            raise self._written(self._differs[0])
         super().step(gradients, factor, draw=draw, closure=closure)
         gradients.clear()  # nobody else holds them now
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from truestep.engine.clip import Clip
 from truestep.engine.policy import Policy
@@ -107,7 +107,8 @@ class Plan(Generic[M]):
         with policy.autocast(self.device):
             return self.loss(self.model, microbatch)
 
-    def learning_rates(self) -> tuple[float, ...]:
-        """The learning rate of each parameter group that has one, optimizer after optimizer, as it stands."""
+    def learning_rates(self) -> list[float | Tensor]:
+        """The learning rate of each parameter group that has one, optimizer after optimizer; as a tensor where it is one."""
         groups = [group for optimizer in self.store.optimizers for group in optimizer.param_groups]
-        return tuple(float(group["lr"]) for group in groups if group.get("lr") is not None)
+        rates = [group["lr"] for group in groups if group.get("lr") is not None]
+        return [rate.detach().clone() if isinstance(rate, Tensor) else float(rate) for rate in rates]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -54,25 +54,19 @@ class Policy:
         """The context of a forward; it also switches off an autocast around it that this policy does not ask for."""
         return torch.autocast(device.type, dtype=self.compute if self.low else None, enabled=self.low)
 
-    @contextmanager
-    def arithmetic(self, device: torch.device) -> Iterator[None]:
+    def arithmetic(self, device: torch.device) -> AbstractContextManager[None]:
         """Float32 products, convolutions and recurrences in this policy's arithmetic, forward and backward.
 
         No autocast of the surroundings reaches inside, for its casts would outlive the weights they were made of, and no no_grad.
-        Whatever the process had set comes back afterwards.
+        Whatever the process had set comes back afterwards. Where all is set as it should be, nothing is: every attempt asks.
         """
         wanted = "tf32" if self.matmul == "high" else "ieee"
         process = str(torch.backends.fp32_precision)  # type: ignore[attr-defined]  # torch's stubs lack it
         libraries = [(library, str(library.fp32_precision)) for library in _libraries(device)]
         changed = [(library, own) for library, own in libraries if _effective(own, process) != wanted]
-        for library, _ in changed:
-            library.fp32_precision = wanted
-        try:
-            with _undisturbed(device):
-                yield
-        finally:
-            for library, own in changed:
-                library.fp32_precision = own
+        if not changed and torch.is_grad_enabled() and not torch.is_autocast_enabled(device.type):
+            return nullcontext()
+        return _imposed(changed, wanted, device)
 
     def emulated(self, device: torch.device) -> bool:
         """Whether the device lacks this arithmetic and computes it by conversion: its seconds then say nothing."""
@@ -185,10 +179,13 @@ def uncached() -> Iterator[None]:
 
 
 @contextmanager
-def _undisturbed(device: torch.device) -> Iterator[None]:
-    """Inside, neither an autocast nor a no_grad of the surroundings is in force; costs nothing where there is none."""
-    if torch.is_grad_enabled() and not torch.is_autocast_enabled(device.type):
-        yield
-        return
-    with torch.autocast(device.type, enabled=False), torch.enable_grad(), uncached():
-        yield
+def _imposed(changed: list[tuple[Any, str]], wanted: str, device: torch.device) -> Iterator[None]:
+    """Inside, these libraries compute as `wanted`, and neither an autocast nor a no_grad of the surroundings is in force."""
+    for library, _ in changed:
+        library.fp32_precision = wanted
+    try:
+        with torch.autocast(device.type, enabled=False), torch.enable_grad(), uncached():
+            yield
+    finally:
+        for library, own in changed:
+            library.fp32_precision = own

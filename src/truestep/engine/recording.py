@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from truestep.engine.plan import Plan
 from truestep.engine.policy import POLICIES
 from truestep.engine.randomness import TorchRandomState
-from truestep.engine.terms import Added, joined, read
+from truestep.engine.terms import Added, joined
 
 
 class Recording:
@@ -35,9 +35,9 @@ class Recording:
         """These have had their backward."""
         self.losses.extend(losses)
 
-    def read(self) -> None:
-        """Make every loss a float: waits once for those that lie on a device."""
-        self.losses = read(self.losses)
+    def read(self, values: Sequence[float]) -> None:
+        """The values of all losses, in their order, now as floats."""
+        self.losses = [one._replace(value=value) for one, value in zip(self.losses, values, strict=True)]
 
     def forget(self) -> None:
         """The attempt is over: whoever keeps it keeps no tensors. Nothing can be replayed any more."""

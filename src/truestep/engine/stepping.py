@@ -74,13 +74,14 @@ class AllOrNone:
     def __call__(self, params: Sequence[Parameter], *, undoable: bool = False) -> Iterator[None]:
         """One step of all optimizers."""
         kept = _Kept(self._optimizers, params) if undoable or not self._proven else None
-        before = None if kept is not None else self._written(params)
+        silent = any(map(_is_fused, self._optimizers))  # whose kernels move no version
+        before = None if kept is not None or silent else self._written(params)
         try:
             yield
         except BaseException as error:
             if kept is not None:
                 kept.restore()
-            elif self._written(params) != before or any(map(_is_fused, self._optimizers)):  # whose kernels move no version
+            elif silent or self._written(params) != before:
                 self.torn = f"{type(error).__name__}: {error}"
             raise
         self._proven = True

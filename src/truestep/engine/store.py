@@ -67,6 +67,13 @@ class Store:
         held = [(names[id(p)], elements_of([self.gradient_of(p)])) for p in self.stepped]
         return [(name, elements[0]) for name, elements in held if elements]
 
+    def asks(self) -> Tensor | None:
+        """What `step` has to know of the device, to be read together with the norm and `told`; None for nothing."""
+        return None
+
+    def told(self, answer: float) -> None:
+        """The answer to `asks`."""
+
     def step(self, gradients: list[Tensor], factor: float, *, draw: int, closure: Closure | None = None) -> None:
         """Step all optimizers with `gradients` times `factor`, or none; `draw` numbers the update for those that draw."""
         with self.all_or_none(self.movable(), undoable=closure is not None):

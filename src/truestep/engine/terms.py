@@ -34,7 +34,7 @@ class Added(NamedTuple):
     term: str | None
     share: float
     value: Any
-    """A float, or a tensor on its device until all are read at once."""
+    """A float, or a tensor on its device until the attempt reads all that lies there."""
 
 
 class TermShares:
@@ -94,14 +94,6 @@ def joined(loss: Loss, shares: Mapping[str | None, float]) -> Tensor:
     return sum((loss[term].float() * share for term, share in shares.items() if term is not None), torch.zeros(()))
 
 
-def read(added: Sequence[Added]) -> list[Added]:
-    """The same with values as floats: those on a device in one wait, those of a CPU were read as they came."""
-    if not added or not isinstance(added[0].value, Tensor):
-        return list(added)
-    values = torch.stack([one.value.double().reshape(()) for one in added]).tolist()
-    return [one._replace(value=value) for one, value in zip(added, values, strict=True)]
-
-
 def losses_by_term(added: Sequence[Added]) -> dict[str, float] | None:
     """The part of each named term in the window's loss; None where no term has a name."""
     parts: dict[str, float] = {}
@@ -119,7 +111,7 @@ def losses_by_microbatch(added: Sequence[Added]) -> tuple[dict[int, float], dict
 
 
 def _by_term(found: Any) -> dict[str | None, Any]:
-    return {**found} if isinstance(found, Mapping) else {None: found}
+    return {None: found} if isinstance(found, (Tensor, float, int)) or not isinstance(found, Mapping) else {**found}
 
 
 def _demand_alike(error: type[UpdateError], left: tuple[str, Terms], right: tuple[str, Terms]) -> None:

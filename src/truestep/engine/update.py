@@ -131,8 +131,9 @@ class Update(Generic[M]):
         """Attempt one effective update from the microbatches of `window`, and return what happened."""
         measures = self.plan.measure(window)
         with self._attempt(total_of(measures), self._schedule.ends_epoch(window), can_replay=True) as attempt:  # zero
+            autocast = attempt.autocast()
             for microbatch, (weight, examples, tokens) in zip(window, measures, strict=True):
-                with attempt.autocast():
+                with autocast:
                     loss = self.plan.loss(self.plan.model, microbatch)
                 # backward of loss * its share of the window * the loss scale
                 attempt.backward(loss, weight, microbatch=microbatch, examples=examples, tokens=tokens)

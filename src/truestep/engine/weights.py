@@ -32,7 +32,7 @@ class Naming:
 
 def weight_of(found: Any) -> Weight:
     """A declared weight as a float, or as one for each term; WeightError unless each is a finite number of at least 0."""
-    if not isinstance(found, Mapping):
+    if isinstance(found, (float, int)) or not isinstance(found, Mapping):
         return _number(found)
     if not found or not all(isinstance(term, str) for term in found):
         raise WeightError(f"the weights of several terms have their names, and these are {found!r}", hint="name each term")
@@ -45,7 +45,7 @@ def weight_of(found: Any) -> Weight:
 
 def sum_of(weights: Sequence[Weight]) -> Weight:
     """The sum of weights, term by term; WeightError where not all of them have the same terms, and beyond float64."""
-    numbers = [weight for weight in weights if not isinstance(weight, Mapping)]
+    numbers = [weight for weight in weights if isinstance(weight, (float, int))]
     if len(numbers) == len(weights):
         return weight_of(sum(numbers))
     named = [weight for weight in weights if isinstance(weight, Mapping)]

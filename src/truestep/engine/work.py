@@ -13,8 +13,9 @@ from truestep.engine.clock import Clock
 from truestep.engine.closure import closure_of
 from truestep.engine.counts import Counts
 from truestep.engine.diagnosis import Evidence, diagnose
-from truestep.engine.gradients import Verdict, judge
+from truestep.engine.gradients import Verdict, block_norm, judge
 from truestep.engine.guard import Guard
+from truestep.engine.host import to_host
 from truestep.engine.outcome import Outcome, Reason, Skip
 from truestep.engine.parameters import same_bits, trained
 from truestep.engine.plan import Plan
@@ -77,7 +78,7 @@ class Work:
                 hint="call update(window)",
             )
         self.shares = TermShares(plan.loss_is, total)
-        self.rates = plan.learning_rates()
+        self.rates: Sequence[float | Tensor] = plan.learning_rates()
         self.examples: int | None = None
         self.tokens: int | None = None
         self._gradients: list[Tensor] = []
@@ -107,7 +108,7 @@ class Work:
             return
         on_cpu, scaled, added = self.plan.device.type == "cpu", [], []
         for term, loss, share, _ in summands:
-            added.append(Added(index, term, share, loss.detach().item() if on_cpu else loss.detach().clone()))
+            added.append(Added(index, term, share, loss.item() if on_cpu else loss.detach().clone()))
             self._reach.look(loss)
             scaled.append(loss.float() * (self.scale.value * share))  # in float16 the scale itself would overflow
         self._seal.demand()
@@ -156,9 +157,7 @@ class Work:
         self._seal.release()
         self._gradients = self._store.gradients()
         self._reach.judge(len(self._gradients), self._last)
-        verdict = judge(self._gradients, self.unit)
-        self._recording.read()
-        return verdict
+        return judge(self._gradients, self.unit, norm=self._read(block_norm(self._gradients)))
 
     def apply(self, norm: float, *, draw: int) -> None:
         """Clip a gradient of this norm in original units, and step: average, unscale and clip are one multiplication.
@@ -217,7 +216,7 @@ class Work:
             policy=self.plan.policy.name,
             skip=skip,
             loss=None if loss is None else loss / self.shares.divisor(),
-            lr=self.rates,
+            lr=tuple(to_host(self.rates)),  # read already, unless there was no gradient to be read with
             grad_norm=self._norm,
             grad_norm_clipped=self._clipped,
             loss_scale=self.scale.value,
@@ -232,6 +231,16 @@ class Work:
             parameters_moved=self._moved,
             losses=losses_by_term(self._recording.losses),
         )
+
+    def _read(self, norm: Tensor) -> float:
+        """The norm as a float and, with the same wait for the device, all else that lies there and is asked of it."""
+        losses, question = [one.value for one in self._recording.losses], self._store.asks()
+        norm_read, *others = to_host([norm, *losses, *self.rates, *([] if question is None else [question])])
+        if question is not None:
+            self._store.told(others.pop())
+        self._recording.read(others[: len(losses)])
+        self.rates = others[len(losses) :]
+        return norm_read
 
     def _demand_counts(self, clock: Clock) -> None:
         """ClockError where the schedule's clock counts what nobody told."""

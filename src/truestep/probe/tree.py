@@ -14,14 +14,14 @@ def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     >>> [path for path, leaf in leaves({"input": torch.zeros(2), "more": [torch.ones(3), "text"]})]
     ["['input']", "['more'][0]"]
     """
-    if isinstance(tree, Mapping):
+    if isinstance(tree, (tuple, list)):  # first: a tuple with names may call one of its parts "shape"
+        for index, branch in enumerate(tree):
+            yield from leaves(branch, f"{path}[{index}]")
+    elif isinstance(tree, Mapping):
         for key, branch in tree.items():
             yield from leaves(branch, f"{path}[{key!r}]")
     elif hasattr(tree, "shape"):
         yield path, tree
-    elif isinstance(tree, (tuple, list)):
-        for index, branch in enumerate(tree):
-            yield from leaves(branch, f"{path}[{index}]")
     elif is_dataclass(tree) and not isinstance(tree, type):
         for field in fields(tree):
             yield from leaves(getattr(tree, field.name), f"{path}.{field.name}")

@@ -14,6 +14,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from truestep.engine.clip import ClipNorm
 from truestep.engine.gradients import exact_norm
+from truestep.engine.host import to_host
 from truestep.engine.outcome import Outcome, Reason, Skip, demand_progress
 from truestep.engine.plan import Measure, total_of
 from truestep.engine.scale import LossScale
@@ -58,7 +59,7 @@ class HandWritten(Update[Any]):
             policy=self.plan.policy.name,
             skip=skip,
             loss=math.fsum(losses) if all(map(math.isfinite, losses)) else sum(losses),
-            lr=rates,
+            lr=tuple(to_host(rates)),
             grad_norm=norm if skip is None else None,
             grad_norm_clipped=clipped if skip is None else None,
             loss_scale=scale_before,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import site
-import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,19 +12,10 @@ import torch
 
 from truestep.engine.policy import Policy
 from truestep.errors import LossError, OptimizerError, PolicyError, RunError, TruestepError
+from truestep.probe.owners import OWNERS
 from truestep.tasks import Task
 from truestep.tasks.place import file_of, line_of
 
-_FOLDERS = frozenset(
-    {
-        Path(__file__).parents[1],
-        Path(torch.__file__).parent,  # wherever it is: in the base of an environment that sees the system's packages, too
-        *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-        *map(Path, (*site.getsitepackages(), site.getusersitepackages())),
-    }
-)
-_PACKAGES = ("site-packages", "dist-packages")
-"""Folders that nobody's own code stands in, whichever interpreter's they are."""
 _BACKWARD = str(Path("torch", "autograd"))
 _NO_KERNEL = re.compile(r"not implemented for '(?P<type>\w+)'|could not create a primitive descriptor")
 """As torch, and oneDNN below it, say that an operation lacks a kernel for the format."""
@@ -75,7 +64,7 @@ def place_in(error: BaseException, task: Task) -> str | None:
     files = {file_of(cls) for cls in type(task).__mro__ if cls not in Task.__mro__}
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
-        if frame.filename in files or not installed(frame.filename):
+        if frame.filename in files or OWNERS[frame.filename] == "user":
             return f"{frame.filename}:{frame.lineno} in {frame.name}"
     if any(_BACKWARD in frame.filename for frame in frames):
         return f"{line_of(task.loss)} (in the backward of the loss)"
@@ -86,18 +75,6 @@ def _at(where: object, words: str) -> str:
     """The words behind their line, unless they begin with it already."""
     place = line_of(where)
     return words if words.startswith(place) else f"{place}: {words}"
-
-
-def installed(file: str) -> bool:
-    """Whether a file is truestep's, torch's, the standard library's or another installed package's.
-
-    >>> installed(torch.nn.__file__), installed("/home/me/.local/lib/python3.12/site-packages/torch/_ops.py")
-    (True, True)
-    >>> installed("/home/me/task.py"), installed(str(Path(__file__).parents[1]) + "-mine/task.py")
-    (False, False)
-    """
-    path = Path(file)
-    return file.startswith("<frozen") or any(name in path.parts for name in _PACKAGES) or not _FOLDERS.isdisjoint(path.parents)
 
 
 def lacks_kernel(error: BaseException, policy: Policy) -> bool:

@@ -10,6 +10,7 @@ import sys
 import time
 import timeit
 import weakref
+from collections import defaultdict
 
 import pytest
 import torch
@@ -131,10 +132,7 @@ def _rated():
 
 
 def test_a_fault_of_the_audit_never_reaches_the_script(watched, monkeypatch):
-    def broken(*_):
-        raise RuntimeError
-
-    monkeypatch.setattr(timers.frames, "owner", broken)
+    monkeypatch.setattr(timers, "OWNERS", {})
     assert time.time() > 0
     assert [each for each in watched.coverage()["not_judged"] if "failed" in each["what"]]
 
@@ -144,7 +142,7 @@ def test_the_moments_of_the_first_and_of_the_last_readings_are_known(watched, mo
     monkeypatch.setattr(timers, "FIRST", 2)
     found = timers.Timers(watched)
     clock = found.watched(iter(range(20)).__next__)
-    monkeypatch.setattr(timers.frames, "owner", lambda _: "user")
+    monkeypatch.setattr(timers, "OWNERS", defaultdict(lambda: "user"))
     readings = []
     for _ in range(20):
         readings.append(clock())

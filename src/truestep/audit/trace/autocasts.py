@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from truestep.audit.events import Autocast
-from truestep.audit.trace.frames import owner
+from truestep.probe.owners import OWNERS
 
 if TYPE_CHECKING:
     from truestep.audit.trace.parts import Watcher
@@ -72,7 +72,7 @@ class Autocasts:
         dtype = str(region.fast_dtype).removeprefix("torch.")
         outer = self.dtype
         self._open.append((region.device, dtype, region._enabled))
-        if owner(frame.f_code.co_filename) == "machinery" and "autocast_mode" not in frame.f_code.co_filename:
+        if OWNERS[frame.f_code.co_filename] == "machinery" and "autocast_mode" not in frame.f_code.co_filename:
             return  # torch's own, as in a checkpointed forward
         if region._enabled and torch.is_grad_enabled():
             self._used = dtype

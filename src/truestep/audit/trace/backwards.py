@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from truestep.audit.events import Backward, Edited, GradientTaken, Healed, Share, Zeroed
+from truestep.audit.events import Backward, Divisor, GradientTaken, Healed, Share
 from truestep.audit.site import Site
 from truestep.audit.trace.shares import read_shares
 from truestep.audit.trace.taints import constant
@@ -20,40 +21,54 @@ if TYPE_CHECKING:
     from truestep.audit.trace.parts import Watcher
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Before:
+    """What stands when a backward begins; what its graph tells, and its loss, where they are looked at."""
+
+    judging: bool
+    kept: set[int]
+    """The optimizers whose gradients it adds to."""
+    standing: dict[int, Standing]
+    zeroed: Site | None
+    carried: str
+    scaler: int | None
+    scale: float
+    shares: tuple[Share, ...]
+    unread: str | None
+    loss: float | None
+    divisors: Sequence[Divisor]
+    computed: Site | None
+    divided: Site | None
+
+
 class Backwards:
     """`Tensor.backward`, `torch.autograd.backward` and `torch.autograd.grad`."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        self._zeroed_at: Site | None = None
-        self._zeroed = False
         self._inside = 0
-        self.scale = 1.0
-        """That of the last backward."""
         self._numbers: dict[frozenset[int], int] = {}
         """A number for each set of parameters that a backward has reached."""
-        self._unfit: set[int] = set()
-        """The optimizers whose gradients were not finite after the last backward that reached them."""
         self._healed: set[torch.nn.Module] = set()
 
     def install(self) -> None:
         """Puts the instrument in place."""
         patches, watcher = self._watcher.patches, self._watcher
         backward, grad = torch.autograd.backward, torch.autograd.grad
-        before, after = watcher.hook(self._before), watcher.hook(self._after)
+        begins, ends = watcher.hook(self._begins), watcher.hook(self._ends)
         taken = watcher.hook(self._taken)
 
         @wraps(backward)
         def watched_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside:
                 return backward(tensors, *args, **kwargs)
-            known = before(tensors, kwargs.get("inputs"))
+            before = begins(tensors)
             self._inside += 1
             try:
                 result = backward(tensors, *args, **kwargs)
             finally:
                 self._inside -= 1
-            after(tensors, known)
+            ends(tensors, before)
             return result
 
         @wraps(grad)
@@ -67,58 +82,6 @@ class Backwards:
 
         patches.replace(torch.autograd, "backward", watched_backward)
         patches.replace(torch.autograd, "grad", watched_grad)
-        for owner in (torch.optim.Optimizer, torch.nn.Module):
-            self._watch_zeros(owner)
-
-    def _watch_zeros(self, owner: Any) -> None:
-        original = owner.zero_grad
-        noted = self._watcher.hook(self.note_zero)
-
-        @wraps(original)
-        def zero_grad(this: Any, *args: Any, **kwargs: Any) -> Any:
-            noted()
-            return original(this, *args, **kwargs)
-
-        self._watcher.patches.replace(owner, "zero_grad", zero_grad)
-
-    def note_zero(self) -> None:
-        """Gradients are being cleared by the line that runs."""
-        self._zeroed, self._zeroed_at = True, self._watcher.recorder.site()
-
-    def gone(self, track: Track, *, stepping: bool = True) -> None:
-        """Tells where gradients that no step has used are gone; where a step follows, also that only the unfit ones are."""
-        if not track.backwards or track.stale:
-            return
-        parameters = track.parameters
-        held = any(each.grad is not None for each in parameters)
-        if stepping and held and self._zeroed and track.number in self._unfit and math.isfinite(norm(gradients(parameters))):
-            self._hidden(track)
-            return
-        if held and (not self._zeroed or self.stand(track, parameters)):  # zeros may be what the backward gave
-            return
-        self._watcher.recorder.emit(
-            Zeroed,
-            site=self._zeroed_at if self._zeroed else None,
-            optimizer=track.number,
-            dropped=tuple(track.backwards),
-            weights_moved=None if track.weights is None else norm(track.weights_now()) != track.weights,
-        )
-        track.dropped += track.backwards
-        track.backwards = []
-        track.expected.clear()
-        track.carried = 1.0
-
-    def stand(self, track: Track, parameters: Sequence[Tensor]) -> bool:
-        """Whether gradients are not all zeros.
-
-        Where no number is to be looked at, those that a step has used are taken to be cleared if the first was written since.
-        """
-        if not self._watcher.recorder.judging and track.standing:
-            now = standing(parameters)
-            unwritten = any(now.get(key) == before for key, before in track.standing.items())
-            if unwritten or track.stale:
-                return unwritten
-        return norm(gradients(parameters)) != 0.0
 
     def _look_again(self) -> None:
         """Buffers that a skipped attempt left unfit, and that the script has put back."""
@@ -130,92 +93,70 @@ class Backwards:
                 self._healed.add(module)
                 self._watcher.recorder.emit(Healed, module=modules.name(module))
 
-    def _hidden(self, track: Track) -> None:
-        """Gradients that were not finite were cleared by hand, and a step uses the others."""
-        self._unfit.discard(track.number)
-        self._zeroed = False
-        self._watcher.recorder.emit(
-            Edited,
-            site=self._zeroed_at,
-            operation="zero",
-            optimizers=(track.number,),
-            carried=track.carried,
-            ratio=None,
-            cosine=None,
-            hid=True,
-        )
-
-    def _before(self, tensors: Any, inputs: Any) -> dict[str, Any]:
-        recorder = self._watcher.recorder
-        known: dict[str, Any] = {"kept": set(), "standing": {}, "judging": recorder.judging}
-        self._watcher.operations.pause()
-        for track in self._watcher.tracks:
-            if track.backwards and not track.stale:
-                self._gone_if_looked(track)
-            parameters = track.parameters
-            looked = track.stale or self._zeroed
-            if any(each.grad is not None for each in parameters) and (not looked or self.stand(track, parameters)):
-                known["kept"].add(track.number)
-            known["standing"][track.number] = standing(parameters)
+    def _begins(self, tensors: Any) -> _Before:
+        watcher, recorder, operations = self._watcher, self._watcher.recorder, self._watcher.operations
+        operations.pause()
+        kept, stood = set(), {}
+        for track in watcher.tracks:
+            if watcher.clearings.kept(track):
+                kept.add(track.number)
+            stood[track.number] = standing(parameters := track.parameters)
             if recorder.judging:
                 track.expected.keep(parameters)
-        known["zeroed"], self._zeroed = self._zeroed_at if self._zeroed else None, False
+        zeroed = watcher.clearings.take()
         roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-        known["root"] = root = roots[0] if roots else None
-        known["carried"] = ("none", None, 1.0) if root is None else self._watcher.scalers.behind(*roots)
-        self._watcher.hooks.scale = known["carried"][2]
-        known["shares"] = self._shares(root, known["carried"][2])
-        known["loss"] = _value(root, known["carried"][2]) if recorder.judging else None
-        known["divisors"] = self._watcher.operations.divisors(root) if recorder.judging and root is not None else ()
-        known["computed"] = self._watcher.operations.computed(root) if recorder.judging and root is not None else None
-        known["divided"] = self._watcher.operations.divided(root) if recorder.judging and root is not None else None
-        return known
+        root = roots[0] if roots else None
+        carried, scaler, scale = ("none", None, 1.0) if root is None else watcher.scalers.behind(*roots)
+        watcher.hooks.scale = scale
+        looked = root if recorder.judging else None
+        shares, unread = ((), "not looked at") if looked is None else read_shares(looked, scale)
+        return _Before(
+            judging=recorder.judging,
+            kept=kept,
+            standing=stood,
+            zeroed=zeroed,
+            carried=carried,
+            scaler=scaler,
+            scale=scale,
+            shares=shares,
+            unread=unread,
+            loss=None if looked is None else _value(looked, scale),
+            divisors=() if looked is None else operations.divisors(looked),
+            computed=None if looked is None else operations.computed(looked),
+            divided=None if looked is None else operations.divided(looked),
+        )
 
-    def _gone_if_looked(self, track: Track) -> None:
-        """A gradient that is None is gone; whether one that stands there is all zeros is looked at only after a zero_grad."""
-        if self._zeroed or all(each.grad is None for each in track.parameters):
-            self.gone(track, stepping=False)
-
-    def _shares(self, root: Tensor | None, scale: float) -> tuple[tuple[Share, ...], str | None]:
-        if root is None or not self._watcher.recorder.judging:
-            return (), "not looked at"
-        return read_shares(root, scale)
-
-    def _after(self, tensors: Any, known: dict[str, Any] | None) -> None:
+    def _ends(self, tensors: Any, before: _Before | None) -> None:
         self._watcher.operations.go_on()
-        if known is None:
+        if before is None:
             return
         recorder, modules = self._watcher.recorder, self._watcher.modules
         recorder.backwards += 1
-        self.scale = known["carried"][2]
-        number = recorder.backwards
-        carried, scaler, scale = known["carried"]
         site = recorder.site()
-        written = {track: _written(track.parameters, known["standing"].get(track.number, {})) for track in self._watcher.tracks}
+        written = {track: _written(track.parameters, before.standing.get(track.number, {})) for track in self._watcher.tracks}
         first = {track: key for track, keys in written.items() if (key := next(keys, None)) is not None}
         touched = list(first)
         reached = frozenset(first.values()).union(*written.values()) if recorder.judging else None
         held = norm([each for track in touched for each in gradients(track.parameters)]) if recorder.judging else None
-        shares, unread = known["shares"]
         forward = modules.take()
         low = self._watcher.autocasts.take()
         event = recorder.emit(
             Backward,
             site=site,
-            number=number,
-            scaler=scaler,
-            scale=scale,
-            carried=carried,
+            number=recorder.backwards,
+            scaler=before.scaler,
+            scale=before.scale,
+            carried=before.carried,
             touched=tuple(track.number for track in touched),
-            kept=tuple(track.number for track in touched if track.number in known["kept"]),
-            loss=known["loss"],
+            kept=tuple(track.number for track in touched if track.number in before.kept),
+            loss=before.loss,
             finite=None if held is None else math.isfinite(held),
             norm=held,
-            share=next(iter(shares), None),
-            unread=unread,
-            divided=known["divided"],
-            computed=known["computed"],
-            divisors=known["divisors"],
+            share=next(iter(before.shares), None),
+            unread=before.unread,
+            divided=before.divided,
+            computed=before.computed,
+            divisors=before.divisors,
             forward=forward.site,
             forwards=forward.calls,
             low=low,
@@ -226,31 +167,30 @@ class Backwards:
             unsynced_at=modules.unsynced_at,
             examples=forward.examples,
             tokens=forward.tokens,
-            zeroed=known["zeroed"],
-            parts=shares,
+            zeroed=before.zeroed,
+            parts=before.shares,
             reached=None if reached is None else self._numbers.setdefault(reached, len(self._numbers)),
-            zeros=_zeros(touched) if recorder.judging and scale == 1.0 and low == "float16" else None,
+            zeros=_zeros(touched) if recorder.judging and before.scale == 1.0 and low == "float16" else None,
         )
         for track in touched:
-            self._joins(track, event, scale, scaler, begun=known["judging"])
-            fit = held is None or math.isfinite(held) or math.isfinite(norm(gradients(track.parameters)))
-            (self._unfit.discard if fit else self._unfit.add)(track.number)
+            self._joins(track, event, before)
+            track.fit = held is None or math.isfinite(held) or math.isfinite(norm(gradients(track.parameters)))
         self._look_again()
         for root in [tensors] if isinstance(tensors, Tensor) else tensors:
             self._watcher.scalers.roots.pop(root.grad_fn, None)
         self._watcher.operations.gradients_stand()
 
-    def _joins(self, track: Track, event: Backward, scale: float, scaler: int | None, *, begun: bool) -> None:
-        """The backward is one of the track's window; `begun` where it was judged already before it."""
+    def _joins(self, track: Track, event: Backward, before: _Before) -> None:
+        """The backward is one of the track's window."""
         recorder = self._watcher.recorder
-        judging = begun and recorder.judging
+        judging = before.judging and recorder.judging
         if not track.backwards:
             track.judged = (judging and not track.dropped) or track.judged
             if track.stale and track.number not in event.kept:
                 track.expected.clear_right()
         track.judged = track.judged and judging
         if judging:
-            track.expected.add(track.parameters, scale)
+            track.expected.add(track.parameters, before.scale)
         if not recorder.judging:
             track.standing = standing(track.parameters, most=1)
         track.backwards.append(event.number)
@@ -258,7 +198,7 @@ class Backwards:
         track.sites[event.number] = event.site
         track.stale = False
         if event.carried != "none":
-            track.carried, track.scaler = scale, scaler
+            track.carried, track.scaler = before.scale, before.scaler
 
     def _scale_of(self, outputs: Any, weights: Any) -> float:
         """The loss scale behind what is differentiated, or that it is multiplied by."""
@@ -295,8 +235,5 @@ def _written(parameters: Sequence[Tensor], before: Standing) -> Iterator[int]:
             yield id(each)
 
 
-def _value(root: Tensor | None, scale: float) -> float | None:
-    if root is None or root.numel() != 1:
-        return None
-    value = float(root.detach())
-    return value / scale
+def _value(root: Tensor, scale: float) -> float | None:
+    return float(root.detach()) / scale if root.numel() == 1 else None

@@ -169,7 +169,7 @@ class Edits:
         if name in ("mul", "__mul__", "__rmul__") and weights and isinstance(result, Tensor) and not result.requires_grad:
             if any(isinstance(each, float) and 0 < each < 1 for each in given):
                 self._parts[result.data_ptr()] = weights[0]
-        elif name in AVERAGES and tensors and self._weight(tensors[0]) is None and (weights or self._part(tensors)):
+        elif name in AVERAGES and tensors and self._weight(tensors[0]) is None:
             source = weights[0] if weights else self._part(tensors)
             if source is not None and source.shape == tensors[0].shape and self._small(name, given):
                 self._watcher.averages.by_hand(self._watcher.recorder.site(), tensors[0].dtype, 0, 0)

@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import site as site_packages
 import sys
-import sysconfig
-from pathlib import Path
 from types import CodeType, FrameType, TracebackType
-from typing import Literal
-
-import torch
 
 from truestep.audit.site import Place, Site
+from truestep.probe.owners import OWNERS
 
 DEPTH = 8
 """How many of the user's lines above a call are kept."""
-
-_TORCH = str(Path(torch.__file__).parent) + os.sep
-_OURS = str(Path(__file__).parents[2]) + os.sep
-_STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
-_INSTALLED = tuple(
-    {
-        folder + os.sep
-        for folder in (*site_packages.getsitepackages(), site_packages.getusersitepackages(), sysconfig.get_path("purelib"))
-    }
-)
-
-
-class _Owners(dict[str, Literal["user", "library", "machinery"]]):
-    """By path, each told once."""
-
-    def __missing__(self, path: str) -> Literal["user", "library", "machinery"]:
-        self[path] = found = _owner(path)
-        return found
-
-
-_OWNERS = _Owners()
 
 Lines = tuple[int | tuple[int, int] | None, ...]
 _SITES: dict[Lines, tuple[Site | None, list[CodeType]]] = {}
@@ -46,19 +19,6 @@ SITES = 4096
 """So many are remembered at once."""
 
 
-def owner(path: str) -> Literal["user", "library", "machinery"]:
-    """Whose code a file is: machinery is torch, truestep, the standard library, and code without a file."""
-    return _OWNERS[path]
-
-
-def _owner(path: str) -> Literal["user", "library", "machinery"]:
-    if path.startswith((_TORCH, _OURS, "<frozen", "<string>", "<__array", "<eval_with")):
-        return "machinery"
-    if path.startswith(_INSTALLED) or f"{os.sep}site-packages{os.sep}" in path:
-        return "library"
-    return "machinery" if path.startswith(_STANDARD) else "user"
-
-
 def here(frame: FrameType | None = None) -> Site | None:
     """The user's line that led to this call; where only libraries did, theirs; None where neither did."""
     frame = sys._getframe(1) if frame is None else frame
@@ -66,7 +26,7 @@ def here(frame: FrameType | None = None) -> Site | None:
     users: list[FrameType] = []
     below: int | None = None
     while frame is not None and len(users) < DEPTH:
-        whose = _OWNERS[frame.f_code.co_filename]
+        whose = OWNERS[frame.f_code.co_filename]
         if whose == "user":
             users.append(frame)
         elif whose == "library" and not users:
@@ -99,9 +59,9 @@ def of_traceback(trace: TracebackType | None) -> Site | None:
     while trace is not None:
         path = trace.tb_frame.f_code.co_filename
         place = Place(path=path, line=trace.tb_lineno, function=trace.tb_frame.f_code.co_name)
-        if owner(path) == "user":
+        if OWNERS[path] == "user":
             places, library = [place, *places], None
-        elif owner(path) == "library" and library is None:
+        elif OWNERS[path] == "library" and library is None:
             library = place
         trace = trace.tb_next
     if places:
@@ -112,7 +72,7 @@ def of_traceback(trace: TracebackType | None) -> Site | None:
 def user_frame(frame: FrameType | None = None) -> FrameType | None:
     """The innermost frame of the user's own code; None where there is none."""
     frame = sys._getframe(1) if frame is None else frame
-    while frame is not None and owner(frame.f_code.co_filename) != "user":
+    while frame is not None and OWNERS[frame.f_code.co_filename] != "user":
         frame = frame.f_back
     return frame
 

@@ -22,7 +22,7 @@ class Hooks:
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
         self.scale = 1.0
-        """The loss scale of the backward that runs."""
+        """The loss scale of the backward that runs or ran last."""
         self._told: set[tuple[str, int]] = set()
 
     def install(self) -> None:

@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from truestep.audit.reading.peek import View
-from truestep.audit.trace import frames
+from truestep.probe.owners import OWNERS
 
 DEPTH = 6
 """How many frames of the script are looked into."""
@@ -20,7 +20,7 @@ LOOKS_ITSELF = frozenset({"locals", "vars", "exec", "eval", "dir"})
 
 def belongs(code: CodeType) -> bool:
     """Whether it is the script's own code, of which a frame may be looked into."""
-    own = frames.owner(code.co_filename) == "user"
+    own = OWNERS[code.co_filename] == "user"
     return own and not (code.co_flags & CO_OPTIMIZED and LOOKS_ITSELF.intersection(code.co_names))
 
 

@@ -12,10 +12,10 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from truestep.audit.events import Lost, Overflowed, Unsafe, Vanished
 from truestep.audit.site import Site
-from truestep.audit.trace import frames
 from truestep.audit.trace.cuts import Cuts
 from truestep.audit.trace.tracks import LOW
 from truestep.probe.finiteness import not_finite
+from truestep.probe.owners import OURS, OWNERS
 
 if TYPE_CHECKING:
     from truestep.audit.trace.parts import Watcher
@@ -114,9 +114,9 @@ class Numbers:
     def stepping(self, name: str, given: list[Any]) -> None:
         """Likewise of an operation inside of an optimizer's step; torch's own optimizers are told by their eps."""
         frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename.startswith(frames._OURS):
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
             frame = frame.f_back
-        if frames.owner(frame.f_code.co_filename) != "machinery":
+        if OWNERS[frame.f_code.co_filename] != "machinery":
             self._epsilon(name, given)
 
     def made_at(self, tensor: Tensor) -> Site | None:

@@ -182,14 +182,14 @@ class Operations:
         elif track is not None and self.taints.factor(result) is not None:
             self.taints.mark([result], 1.0)
         elif track is None and getattr(func, "__self__", None) is torch.Tensor.grad and not self.edits.is_weight(args[0]):
-            self.taints.mark([result], self._watcher.backwards.scale)
+            self.taints.mark([result], self._watcher.hooks.scale)
         if self.taints and getattr(func, "__self__", None) is torch.Tensor.data:
             self.taints.follow("detach", list(args), [result])
 
     def _before(self, name: str, func: Any, args: Any, given: list[Any]) -> tuple[Any, Any, Any]:
         is_gradient = name == "__set__" and getattr(func, "__self__", None) is torch.Tensor.grad
         if (name in ("__set__", "zero_")) and self.edits.zeroing(name, args, is_gradient=is_gradient):
-            self._watcher.backwards.note_zero()
+            self._watcher.clearings.note_zero()
         edited = (self.edits.setting(args[0], args[1]) if is_gradient and len(args) > 1 else []) if name == "__set__" else None
         self._commutes, self._reshapes = None, False
         if edited is None:

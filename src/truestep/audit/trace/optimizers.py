@@ -95,7 +95,7 @@ class Optimizers:
         self.stepping += 1
         track = self.know(optimizer)
         self._watcher.operations.pause()
-        self._watcher.backwards.gone(track)
+        self._watcher.clearings.gone(track)
         this, *given = args
         closure = given[0] if given else kwargs.get("closure")
         track.seen = {"closure": closure is not None}

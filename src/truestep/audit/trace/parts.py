@@ -59,12 +59,8 @@ class Optimizers(Protocol):
         """Tells of parameters and gradients that a step may fail on."""
 
 
-class Backwards(Protocol):
-    """Backwards and clearings."""
-
-    @property
-    def scale(self) -> float:
-        """The loss scale of the last backward."""
+class Clearings(Protocol):
+    """Gradients that are cleared."""
 
     def gone(self, track: Track, *, stepping: bool = True) -> None:
         """Tells where gradients that no step has used are gone."""
@@ -72,12 +68,18 @@ class Backwards(Protocol):
     def note_zero(self) -> None:
         """Gradients are being cleared by the line that runs."""
 
+    def kept(self, track: Track) -> bool:
+        """Whether the backward that begins adds to gradients."""
+
+    def take(self) -> Site | None:
+        """The line that cleared gradients since the last backward."""
+
 
 class Hooks(Protocol):
     """Hooks on parameters."""
 
     scale: float
-    """The loss scale of the backward that runs."""
+    """The loss scale of the backward that runs or ran last."""
 
 
 class Averages(Protocol):
@@ -233,7 +235,7 @@ class Watcher(Protocol):
     @property
     def optimizers(self) -> Optimizers: ...
     @property
-    def backwards(self) -> Backwards: ...
+    def clearings(self) -> Clearings: ...
     @property
     def hooks(self) -> Hooks: ...
     @property

@@ -153,7 +153,7 @@ class Scalers:
         @self._watcher.hook
         def called(scaler: GradScaler, optimizer: Any, args: Any, kwargs: Any) -> tuple[int, int]:
             track = self._watcher.tracks.add(optimizer)
-            self._watcher.backwards.gone(track)
+            self._watcher.clearings.gone(track)
             self._watcher.recorder.emit(
                 StepCalled,
                 site=self._watcher.recorder.site(),

@@ -25,6 +25,7 @@ from truestep.audit.trace.patches import Patches
 from truestep.audit.trace.recorder import Recorder
 from truestep.audit.trace.tallies import Tallies
 from truestep.audit.trace.throughput import Amount, Moment, Stretch, Throughput
+from truestep.probe.owners import OWNERS
 
 CLOCKS = ("time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns")
 READINGS = 8192
@@ -99,7 +100,7 @@ class Timers:
         """Whether a reading of this code's is the script's: its own, or that of a constructor that was made for it."""
         path = code.co_filename
         rates: Mapping[int, list[Rate]] | None = {} if path == "<string>" else None
-        if frames.owner(path) == "user":
+        if OWNERS[path] == "user":
             if path not in self._files:
                 names = self._sources.names(path)
                 self._files[path] = {} if names is None else Rates(names, self._sources.flow).by_line

@@ -38,6 +38,8 @@ class Track:
     scaler: int | None = None
     judged: bool = False
     """The window's numbers are looked at, from its first backward on."""
+    fit: bool = True
+    """The gradients were finite after the last backward that reached them, where that was looked at."""
     stale: bool = False
     """The gradients that stand there have been used by a step."""
     standing: Standing = field(default_factory=dict)

@@ -17,6 +17,7 @@ from truestep.audit.trace import frames, timers
 from truestep.audit.trace.autocasts import Autocasts
 from truestep.audit.trace.averages import Averages
 from truestep.audit.trace.backwards import Backwards
+from truestep.audit.trace.clearings import Clearings
 from truestep.audit.trace.clips import Clips
 from truestep.audit.trace.hooks import Hooks
 from truestep.audit.trace.modules import Modules
@@ -42,6 +43,7 @@ class Watcher:
         self.scalers = Scalers(self)
         self.optimizers = Optimizers(self)
         self.backwards = Backwards(self)
+        self.clearings = Clearings(self)
         self.clips = Clips(self)
         self.hooks = Hooks(self)
         self.schedulers = Schedulers(self)
@@ -59,6 +61,7 @@ class Watcher:
             self.scalers,
             self.optimizers,
             self.backwards,
+            self.clearings,
             self.clips,
             self.hooks,
             self.schedulers,

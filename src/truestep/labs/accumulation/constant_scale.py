@@ -159,8 +159,8 @@ LAB = Lab(
     title="One scale a window",
     claim="The loss scale stays constant while a window accumulates. Gradients g1 and g2 stored at scales S1 and S2 and divided "
     "once, by S2, leave (S1/S2) g1 + g2.",
-    source="torch's automatic mixed precision examples, 'Gradient accumulation': the scale factor should remain constant while "
-    "grads for a given effective batch are accumulated",
+    source="torch.amp.GradScaler.update, which is to be called at the end of the iteration, after every step; the formula "
+    "follows from one division",
     shows=shows,
     after=(
         After(lab="two-numbers", why="a scale that moves becomes a weight, which it shows to be another number"),

@@ -174,7 +174,7 @@ LAB = Lab(
     claim="Dividing the accumulated gradient by N after the window is the same mathematics as dividing each loss before. Each "
     "float16 backward then runs N times larger and overflows at a scale N times lower, and sums that are kept in float16 "
     "overflow too.",
-    source="the distributive law, and IEEE 754-2019's binary16, whose largest number is 65504",
+    source="the distributive law, and the largest number of IEEE 754's binary16, 65504",
     shows=shows,
     after=(
         After(lab="divide-by-n", why="it shows what the division is for"),

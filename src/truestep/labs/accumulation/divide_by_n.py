@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-import torch
-from torch.nn.utils import clip_grad_norm_
-
-import truestep
+from truestep.labs.accumulation._divided import LIMIT, LR, SMALL, N, adam, by_hand, by_the_engine
 from truestep.labs.asking.ask import Buckets, Build, Choice, Column, Number, Open, Option, Tempting
-from truestep.labs.chosen import linear, loss
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
-SMALL: tuple[float, ...] = (0.25, 0.5, 0.125, 0.375)
-"""The gradients of a window's four microbatches, whose mean is 0.3125."""
 LARGE = tuple(8 * gradient for gradient in SMALL)
 """Those of a second window, whose mean of 2.5 is longer than the limit."""
-N, LR, LIMIT = len(SMALL), 0.0625, 1.0
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 MEAN = math.fsum(SMALL) / N
 ROUNDINGS = 32 * 2.0**-24
 """An Adam step has under sixteen float32 operations a step; two steps, relative."""
@@ -46,7 +37,7 @@ def shows() -> Shown:
             what="the loop by hand, each loss divided by 4",
             expected=MEAN,
             measured=by_hand([SMALL], "SGD", divided=True) / LR,
-            because="what torch's example writes",
+            because="the division as it is commonly written",
         ),
     )
     rows = tuple(
@@ -60,53 +51,6 @@ def shows() -> Shown:
     )
     table = Table(title=MOVES, columns=("optimizer", "divided by 4", "raw", "raw at rate / 4"), rows=rows)
     return Shown(checks=checks, wrong=(_sgd(), _adam_clipped()), edges=(_adam(), _rate_sgd(), _rate_adam()), tables=(table,))
-
-
-def by_the_engine(windows: Sequence[tuple[float, ...]], optimizer: str, *, joined: bool = False, clip: bool = False) -> float:
-    """How far a weight of 0 has moved down after the windows."""
-    model, _ = linear((1.0,))
-    limit = truestep.ClipNorm(LIMIT) if clip else None
-    update = truestep.Update(model, _made(optimizer, model, LR), loss=loss, clip=limit)
-    for window in windows:
-        update([_rows(window)] if joined else [_rows([gradient]) for gradient in window])
-    return (-model.weight).item()
-
-
-def by_hand(
-    windows: Sequence[tuple[float, ...]], optimizer: str, *, divided: bool, rate: float = LR, clip: bool = False
-) -> float:
-    """The same by a torch loop that divides each loss, or forgets to."""
-    model, _ = linear((1.0,))
-    stepping = _made(optimizer, model, rate)
-    for window in windows:
-        stepping.zero_grad()
-        for gradient in window:
-            value = loss(model, _rows([gradient]))
-            torch.autograd.backward(value / len(window) if divided else value)
-        if clip:
-            clip_grad_norm_(model.parameters(), LIMIT)
-        stepping.step()
-    return (-model.weight).item()
-
-
-def adam(gradients: Sequence[float], rate: float = LR) -> float:
-    """How far Adam moves a weight of 0 in steps with these gradients: plain arithmetic (Kingma & Ba 2015, algorithm 1)."""
-    first = second = moved = 0.0
-    for t, gradient in enumerate(gradients, 1):
-        first = BETA1 * first + (1 - BETA1) * gradient
-        second = BETA2 * second + (1 - BETA2) * gradient**2
-        moved += rate * (first / (1 - BETA1**t)) / (math.sqrt(second / (1 - BETA2**t)) + EPSILON)
-    return moved
-
-
-def _made(optimizer: str, model: torch.nn.Module, rate: float) -> torch.optim.Optimizer:
-    if optimizer == "SGD":
-        return torch.optim.SGD(model.parameters(), lr=rate)
-    return torch.optim.Adam(model.parameters(), lr=rate, betas=(BETA1, BETA2), eps=EPSILON)
-
-
-def _rows(gradients: Sequence[float]) -> torch.Tensor:
-    return torch.tensor([[gradient] for gradient in gradients])
 
 
 def statements(moves: Table) -> dict[str, str]:
@@ -198,8 +142,7 @@ LAB = Lab(
     title="Divide by N",
     claim="N equal microbatches with mean losses: each loss divided by N before backward gives the full batch's gradient. Left "
     "out, the gradient is N times too long, which is the same as N times the learning rate.",
-    source="torch's automatic mixed precision examples, 'Gradient accumulation': loss = loss / iters_to_accumulate; the learning "
-    "rate is a rule of thumb",
+    source="a common account of gradient accumulation, with a rule of thumb about the learning rate",
     condition="the last part holds for plain SGD without a clip. Adam divides the factor out again, and a clip cuts it off.",
     shows=shows,
     after=(After(lab="constant-scale", why="the N here is a weight that stays, the scale there one that goes"),),

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch.nn.functional import cross_entropy
 
 import truestep
+from truestep.labs.accumulation._stepped import EPSILON, LR, Microbatch, Stepped, loss, made, window
 from truestep.labs.asking.ask import Buckets, Choice, Number, Open, Option, Tempting
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
-Microbatch = tuple[torch.Tensor, torch.Tensor]
-ROWS, N, CLASSES = 32, 4, 5
-LR = {"SGD": 0.125, "Adam": 0.001}
-EPSILON = 1e-8
-"""Adam's."""
 UNIT = 2.0**-24
 """Unit roundoff of float32."""
 STEP_ROUNDINGS = 16
@@ -22,20 +17,6 @@ STEP_ROUNDINGS = 16
 VERDICTS = "float16, 4 microbatches, beside the float32 full batch"
 CRITERION = "the criterion, as verify derives it from this attempt"
 AFTER = "the largest way that one weight of each parameter ends from the full batch's, in learning rates"
-
-
-class Net(torch.nn.Module):
-    """A small classifier with a shift that all logits share: softmax takes it out again, so its true gradient is 0."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.hidden, self.out = torch.nn.Linear(4, 8), torch.nn.Linear(8, CLASSES)
-        self.shift = torch.nn.Parameter(torch.zeros(1))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The logits."""
-        logits: torch.Tensor = self.out(torch.tanh(self.hidden(x)))
-        return logits + self.shift.to(logits.dtype)
 
 
 def shows() -> Shown:
@@ -79,52 +60,6 @@ def shows() -> Shown:
         Table(title=CRITERION, columns=("line",), rows=tuple((line,) for line in found.criterion)),
     )
     return Shown(checks=checks, wrong=(_allclose(steps), _lost()), edges=(_by_its_sign(steps),), tables=tables)
-
-
-def window() -> list[Microbatch]:
-    """Four microbatches of eight examples."""
-    generator = torch.Generator().manual_seed(1)
-    x, y = torch.randn(ROWS, 4, generator=generator), torch.randint(0, CLASSES, (ROWS,), generator=generator)
-    return list(zip(torch.split(x, ROWS // N), torch.split(y, ROWS // N), strict=True))
-
-
-def loss(model: torch.nn.Module, microbatch: Microbatch) -> torch.Tensor:
-    """Mean cross entropy, in float32."""
-    return cross_entropy(model(microbatch[0]).float(), microbatch[1])
-
-
-def made(optimizer: str, policy: str) -> truestep.Update[Microbatch]:
-    """The same weights every time."""
-    torch.manual_seed(0)
-    model = Net()
-    stepping = getattr(torch.optim, optimizer)(model.parameters(), lr=LR[optimizer])
-    return truestep.Update(model, stepping, loss=loss, policy=policy)
-
-
-class Stepped:
-    """The weights before and after one update: accumulated in float16 by the engine, and the float32 full batch by torch."""
-
-    def __init__(self, optimizer: str) -> None:
-        self.lr = LR[optimizer]
-        accumulated, plain = made(optimizer, "fp16"), made(optimizer, "fp32")
-        self.before = {name: weight.clone() for name, weight in plain.weights().items()}
-        assert accumulated(window()).completed
-        x, y = zip(*window(), strict=True)
-        torch.autograd.backward(loss(plain.model, (torch.cat(x), torch.cat(y))))
-        plain.optimizers[0].step()
-        self.accumulated, self.full = accumulated.weights(), plain.weights()
-
-    def gap(self, name: str) -> float:
-        """The length of the difference."""
-        return float(torch.linalg.vector_norm(self.accumulated[name] - self.full[name]))
-
-    def ways(self, name: str) -> float:
-        """The largest difference of an element, in learning rates."""
-        return float((self.accumulated[name] - self.full[name]).abs().max()) / self.lr
-
-    def moved(self, name: str) -> torch.Tensor:
-        """How far the full batch has moved it: under SGD the gradient times the rate."""
-        return self.full[name] - self.before[name]
 
 
 def _explained(sgd: Stepped, name: str, tolerance: float) -> float:
@@ -212,8 +147,8 @@ LAB = Lab(
     title="Float16 in parts is float32 in one",
     claim="Float16 autocast, a dynamic loss scale and four microbatches give the optimizer the gradient of the plain float32 "
     "full batch, within what roundings explain; and so the weights after an update.",
-    source="Micikevicius et al. 2018, for float16 with a loss scale; Kingma & Ba 2015, algorithm 1, for what Adam makes of a "
-    "small gradient",
+    source="Micikevicius et al. 2018 for float16 with a loss scale; Kingma & Ba 2015, as torch.optim.Adam writes it, for what "
+    "Adam makes of a small gradient",
     condition="after Adam the weights are equal only where the gradient is not noise.",
     shows=shows,
     after=(

@@ -166,8 +166,7 @@ LAB = Lab(
     topic="accumulation",
     title="Where accumulation is another update",
     claim="Accumulating gradients over N microbatches gives the update of one batch that is N times as large.",
-    source="torch's automatic mixed precision examples, 'Gradient accumulation', which adds gradients over an effective batch; "
-    "Ioffe & Szegedy 2015 for batch statistics",
+    source="a common account of gradient accumulation; Ioffe & Szegedy 2015 (torch.nn.BatchNorm1d) for batch statistics",
     condition="no module and no loss looks across examples, none draws at random (a single dropout on the CPU happens to draw "
     "alike), and the weights are what the losses are means over.",
     shows=shows,

@@ -186,7 +186,7 @@ LAB = Lab(
     title="One backward for N losses",
     claim="Summing the N losses of a window and calling backward once gives the full batch's gradient, and the graph of each "
     "microbatch is gone once its loss is added.",
-    source="a common account of gradient accumulation; torch.Tensor.backward's retain_graph says when a graph is freed",
+    source="a common account of gradient accumulation; torch.Tensor.backward says of retain_graph when a graph is freed",
     condition="the first half is true. A graph is freed by its backward, not by the end of its forward: N are held at once.",
     shows=shows,
     after=(

@@ -172,8 +172,8 @@ LAB = Lab(
     title="What a tick means",
     claim="A scheduler that ticks on every attempt differs from one that ticks on completed updates as soon as an attempt is "
     "skipped. Either can be meant; which one is declared, never assumed.",
-    source="torch.optim, 'How to adjust learning rate': the scheduler is stepped after the optimizer's update; "
-    "torch.amp.GradScaler, step: there may be none",
+    source="torch.optim.lr_scheduler, which warns where a scheduler ticks before the optimizer's first step; "
+    "torch.amp.GradScaler.step, which may skip that step",
     shows=shows,
     after=(After(lab="ninety", why="it tells attempts from completed updates"),),
     asks=(

@@ -162,7 +162,7 @@ LAB = Lab(
     topic="clocks",
     title="A skip inside the optimizer",
     claim="Where gradients are not finite, optimizer.step() is not called.",
-    source="torch.amp.GradScaler, step; its source has the exception, for optimizers that handle the scale themselves; the "
+    source="torch.amp.GradScaler.step; its code has the exception, for optimizers that handle the scale themselves; the "
     "momentum as measured here, and wrong in torch 2.14",
     condition="the optimizer is not fused. A fused one is called, and skips inside.",
     shows=shows,

@@ -196,7 +196,7 @@ LAB = Lab(
     topic="clocks",
     title="Overflows that nobody sees",
     claim="An overflow is detected and the step is skipped.",
-    source="torch's notes on automatic mixed precision, 'Typical Mixed Precision Training'",
+    source="torch.amp.GradScaler, which skips the step where it finds an infinity or a NaN in the gradients",
     condition="the check reads each element in the units that the optimizer gets, before anything makes it finite, and the step "
     "asks it.",
     shows=shows,

@@ -151,7 +151,7 @@ LAB = Lab(
     title="A hundred attempts, ninety updates",
     claim="100 attempts of which 10 are skipped are 90 completed updates: not the budget of 100 of 100. A record therefore holds "
     "attempts, completed, skipped and why, examples and tokens seen and applied, scheduler ticks, and the loss scale.",
-    source="torch.amp.GradScaler, step: where gradients are not finite, optimizer.step() is skipped; the counts follow from it",
+    source="torch.amp.GradScaler.step, which skips optimizer.step() where gradients are not finite; the counts follow from it",
     shows=shows,
     after=(After(lab="order-of-an-update", why="it has the finite check, without which nothing is skipped"),),
     asks=(

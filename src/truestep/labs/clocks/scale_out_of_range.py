@@ -129,8 +129,8 @@ LAB = Lab(
     title="A scale that fell too far",
     claim="A loss scale that has fallen too far misses overflows itself: below 1 unscaling can overflow after the check, and "
     "at 0 it makes NaN of a sound gradient. So it needs a floor, and gradients are inspected in original units.",
-    source="torch.amp.GradScaler, update: backoff_factor multiplies the scale, without a minimum; IEEE 754-2019, section 7.2: "
-    "0 / 0 is NaN",
+    source="torch.amp.GradScaler.update, which multiplies the scale by backoff_factor and names no minimum; IEEE 754-2019, in "
+    "which 0 / 0 is NaN",
     shows=shows,
     after=(
         After(lab="told-apart", why="it shows skips that no smaller scale cures, which drive a scale down in vain"),

@@ -161,7 +161,7 @@ LAB = Lab(
     title="Skips are evidence",
     claim="A high rate of skipped attempts is evidence about inputs, range or stability. It is shown beside the throughput, with "
     "its reasons, and never averaged away.",
-    source="Micikevicius et al. 2018, section 3.2, skips the update and moves on; the counts say how often that was",
+    source="Micikevicius et al. 2018, where an update that overflows is skipped; the counts say how often that was",
     condition="the scale has found its place: skips before the first completed attempt may be no more than that.",
     shows=shows,
     after=(After(lab="ninety", why="it tells seen examples from applied ones"),),

@@ -137,8 +137,8 @@ LAB = Lab(
     topic="clocks",
     title="What a skip leaves behind",
     claim="An attempt whose gradient overflows is skipped: it leaves the model as it was.",
-    source="a common account; torch's documentation of torch.amp.GradScaler.step says that optimizer.step() is skipped to avoid "
-    "corrupting the params, and so speaks of parameters alone",
+    source="a common account; torch.amp.GradScaler.step says that optimizer.step() is skipped to avoid corrupting the params, "
+    "and so speaks of parameters alone",
     condition="no module writes buffers in its forward, or somebody puts them back: GradScaler leaves the optimizer out alone.",
     shows=shows,
     after=(

@@ -3,48 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch.nn import functional
 
 from truestep.labs.asking.ask import Buckets, Choice, Number, Option, Tempting
+from truestep.labs.formats._operators import AS_GIVEN, HIGH, LOW, OPERATIONS, backward, computed
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 from truestep.probe.operations import operations
 
-Call = Callable[[torch.Tensor], torch.Tensor]
-LOW, HIGH, AS_GIVEN = "float16", "float32", "as given"
-OPERATIONS: dict[str, dict[str, Call]] = {
-    LOW: {
-        "matmul": lambda x: x @ x,
-        "linear": lambda x: functional.linear(x, x),
-        "bmm": lambda x: torch.bmm(x[None], x[None]),
-        "conv1d": lambda x: functional.conv1d(x[None], x[:, :, None]),
-        "attention": lambda x: functional.scaled_dot_product_attention(x[None], x[None], x[None]),
-    },
-    HIGH: {
-        "mse_loss": lambda x: functional.mse_loss(x, x * 2),
-        "huber_loss": lambda x: functional.huber_loss(x, x * 2),
-        "nll_loss": lambda x: functional.nll_loss(x, torch.zeros(4, dtype=torch.long)),
-        "bce_with_logits": lambda x: functional.binary_cross_entropy_with_logits(x, x * 0.5),
-        "prod": torch.prod,
-        "cdist": lambda x: torch.cdist(x, x),
-    },
-    AS_GIVEN: {
-        "softmax": lambda x: torch.softmax(x, -1),
-        "layer_norm": lambda x: functional.layer_norm(x, (4,)),
-        "exp": torch.exp,
-        "log": torch.log,
-        "pow": lambda x: x.pow(2),
-        "sum": torch.sum,
-        "norm": torch.linalg.vector_norm,
-        "relu": torch.relu,
-        "add": lambda x: x + x,
-    },
-}
-"""By torch's page for CPU operators: cast to the low format, cast to float32, on no list."""
 WHY = {
     LOW: "it multiplies and adds; hardware sums the products in float32, and most of the time goes there",
     HIGH: "a loss or a reduction: many terms, or squares and logarithms, whose range or small differences float16 has not",
@@ -73,19 +41,6 @@ def shows() -> Shown:
         edges=(*_backward(), _softmax(), _cross_entropy()),
         tables=(table,),
     )
-
-
-def computed(call: Call) -> tuple[str, str]:
-    """The format in which its main operator ran, from a float32 and from a float16 input."""
-    first, second = (ran(call, torch.full((4, 4), 0.5, dtype=dtype)) for dtype in (torch.float32, torch.float16))
-    return first, second
-
-
-def ran(call: Call, x: torch.Tensor) -> str:
-    """The format of the last operator of a call under float16 autocast, as the operator itself saw it."""
-    with operations(torch.nn.Identity()) as seen, torch.autocast("cpu", dtype=torch.float16):
-        call(x)
-    return str(list(seen.calls)[-1].inputs[0]).removeprefix("torch.")
 
 
 def kind_of(pair: tuple[str, str]) -> str:
@@ -126,33 +81,6 @@ def _sum() -> Wrong:
     return Wrong(how="a long sum in float16", check=check, damage="the last 452 ones are not counted")
 
 
-class Product(torch.autograd.Function):
-    """Elementwise forward, and a backward with a product of matrices, which notes the format that it ran in."""
-
-    ran: torch.dtype
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        """Twice the input, in its format."""
-        return x * 2
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
-        """The gradient times a matrix of ones."""
-        product = grads[0] @ torch.ones(4, 4)
-        Product.ran = product.dtype
-        return product.float()
-
-
-def backward(*, inside: bool) -> str:
-    """The format of a product that a backward computes of its own, with the backward inside of autocast, or outside."""
-    with torch.autocast("cpu", dtype=torch.float16):
-        total = Product.apply(torch.ones(4, 4, requires_grad=True)).sum()
-    with torch.autocast("cpu", dtype=torch.float16, enabled=inside):
-        torch.autograd.backward(total)
-    return str(Product.ran).removeprefix("torch.")
-
-
 def _backward() -> tuple[Edge, ...]:
     """'Autocast wraps forward and backward': it is the forward alone."""
     layer = torch.nn.Linear(4, 4)
@@ -186,8 +114,8 @@ def _backward() -> tuple[Edge, ...]:
 
 def _softmax() -> Edge:
     return Edge(
-        where="the CPU's lists are not CUDA's: there, by torch's page (it was not measured here), softmax, layer_norm, exp, log, "
-        "pow, sum and norm are cast to float32",
+        where="the CPU's lists are not CUDA's: there, by torch's header (it was not measured here), softmax, layer_norm, exp, "
+        "log, pow, sum and norm are cast to float32",
         check=Check(
             what="softmax of a float16 input on the CPU",
             expected=LOW,
@@ -222,7 +150,7 @@ LAB = Lab(
     title="What autocast runs low, and why",
     claim="Autocast computes products and convolutions in the low format, and softmax, norms, losses, exponentials, logarithms, "
     "powers and large sums in float32.",
-    source="torch's automatic mixed precision package, 'Autocast Op Reference'",
+    source="torch's Autocast Op Reference, to which torch.autocast points; the lists are in torch's header ATen/autocast_mode.h",
     condition="that is CUDA's list, which is not measured here. The CPU's has products, convolutions and losses as it says; "
     "softmax, norms, exp, log, pow and sum are on none and take what comes.",
     shows=shows,

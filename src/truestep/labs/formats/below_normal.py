@@ -137,8 +137,8 @@ LAB = Lab(
     topic="formats",
     title="What float16 does with small numbers",
     claim="Stored in float16, 1e-4 and 6.1e-5 are normal numbers, and 1e-8 becomes 0.0.",
-    source="a common account, which prints the smallest normal number as 6.1e-5; IEEE 754-2019, section 3.4, for what it is; "
-    "Micikevicius et al. 2018, section 3.2, for the gradients that lie there",
+    source="a common account, which prints the smallest normal number as 6.1e-5; IEEE 754-2019 for what it is; Micikevicius et "
+    "al. 2018 for the gradients that lie there",
     condition="6.1e-5 is a rounding of the smallest normal number 2^-14 = 6.1035e-05. The number 6.1e-5 itself lies below it and "
     "is stored as a subnormal.",
     shows=shows,

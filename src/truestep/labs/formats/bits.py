@@ -142,7 +142,7 @@ LAB = Lab(
     title="Three numbers of bits say all",
     claim="A format is a sign, e bits of exponent and m of mantissa. With bias b = 2^(e-1) - 1 its smallest normal number is "
     "2^(1-b), its smallest of all 2^(1-b-m), the step at 1 is 2^-m, and its largest is (2 - 2^-m) 2^b.",
-    source="IEEE 754-2019, section 3.4; Kalamkar et al. 2019; Micikevicius et al. 2022; OCP Microscaling Formats 1.0",
+    source="IEEE 754-2019; Kalamkar et al. 2019; Micikevicius et al. 2022; OCP Microscaling Formats 1.0",
     condition="the largest is that where the exponent field of all ones is kept for infinity and NaN. e4m3fn gives one code of "
     "it to NaN and the MX elements none.",
     shows=shows,

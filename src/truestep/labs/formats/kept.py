@@ -156,8 +156,7 @@ LAB = Lab(
     claim="Activations of cast operations, and the gradients of these, are float16. Weights that are stepped and the "
     "optimizer's moments are float32. Under autocast a parameter's own `.grad` is float32 too; it is float16 where the model "
     "holds float16 weights.",
-    source="Micikevicius et al. 2018, section 3.1, for the float32 master copy; torch's automatic mixed precision package, "
-    "'Autocast Op Reference'",
+    source="Micikevicius et al. 2018 for the float32 master copy; torch.autocast for what is cast",
     shows=shows,
     after=(After(lab="below-normal", why="what float16 does to small numbers is why moments are not kept in it"),),
     asks=(

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import torch
-
 import truestep
-from truestep.footprint.attempting import attempted
 from truestep.footprint.log import Categories
 from truestep.labs.asking.ask import Choice, Column, Number, Open, Option, Tempting
+from truestep.labs.formats._attempts import BATCH, LAYERS, SMALL, WIDTH, attempt, footprint, only_own_garbage
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
-WIDTH, BATCH, LAYERS = 256, 8, 4
-SMALL = 32
-"""The width of a model that is attempted under each policy: bytes of a parameter do not depend on it."""
 PARAMETERS = LAYERS * (WIDTH * WIDTH + WIDTH)
 PARTS = ("weights", "gradients", "accumulators", "masters", "moments")
 DERIVED = {
@@ -40,22 +31,8 @@ BECAUSE = {
 
 def shows() -> Shown:
     """The formula's bytes, and the bytes of a real attempt in float32 and in bfloat16."""
-    with _only_own_garbage():
+    with only_own_garbage():
         return _shown()
-
-
-@contextmanager
-def _only_own_garbage() -> Iterator[None]:
-    """Each attempt has its garbage collected first: of all that was imported, that takes ten times the attempt itself."""
-    if gc.get_freeze_count():  # whoever has frozen something means to keep it so
-        yield
-        return
-    torch.optim.Adam([torch.zeros(())])  # the first optimizer of a process imports torch's compiler: not our garbage either
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _shown() -> Shown:
@@ -150,29 +127,6 @@ def _small() -> list[Check]:
     ]
 
 
-def attempt(name: str) -> Categories:
-    """The bytes of an attempt of two small layers with Adam, each kind at its highest, measured as `truestep.memory` does."""
-    policy, _, more = name.partition(", ")
-    model = torch.nn.Sequential(torch.nn.Linear(SMALL, SMALL), torch.nn.Linear(SMALL, SMALL))
-    update: truestep.Update[torch.Tensor] = truestep.Update(model, torch.optim.Adam, loss=_mean, policy=policy)
-    window = [torch.ones(BATCH, SMALL)] * (4 if more else 1)
-    outcome, found = attempted(update, window, update.plan.measure(window))
-    assert outcome.completed
-    return found.account.each
-
-
-def _mean(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return torch.mean(model(x).float())
-
-
-def footprint(policy: str) -> truestep.Footprint:
-    """The memory of an attempt of four layers with Adam, predicted and measured."""
-    model = torch.nn.Sequential(*(torch.nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
-    optimizer = torch.optim.Adam(model.parameters())
-    update: truestep.Update[torch.Tensor] = truestep.Update(model, optimizer, loss=lambda model, x: model(x).sum(), policy=policy)
-    return truestep.memory(update, [torch.ones(BATCH, WIDTH)])
-
-
 def _sizes(wide: Categories, narrow: Categories) -> tuple[tuple[str, int, int], ...]:
     kinds = ("weights", "gradients", "moments", "low_copies", "activations")
     return tuple((kind.replace("_", " "), getattr(wide, kind), getattr(narrow, kind)) for kind in kinds)
@@ -218,7 +172,7 @@ LAB = Lab(
     title="What mixed precision saves of memory",
     claim="With Adam a parameter takes 4 + 4 + 8 = 16 bytes in float32, the same 16 under autocast and 2 more for a while, and "
     "2 + 2 + 12 = 16 with low-precision weights, gradients and a float32 master. What shrinks is activations.",
-    source="Rajbhandari et al. 2020 (ZeRO), section 3.1; Micikevicius et al. 2018, section 3.1",
+    source="Rajbhandari et al. 2020 (ZeRO); Micikevicius et al. 2018",
     condition="gradients are not summed over microbatches in float32 beside narrow weights: that is 18.",
     shows=shows,
     after=(After(lab="kept", why="bytes follow from which tensor is kept in which format"),),

@@ -130,7 +130,7 @@ LAB = Lab(
     title="What a loss scale rescues",
     claim="A gradient of 1e-8 is 0 in float16. With the loss multiplied by 65536 the backward carries 6.554e-4, which float16 "
     "holds, and unscaled in float32 it comes back as about 1.00e-08.",
-    source="Micikevicius et al. 2018, section 3.2; torch's automatic mixed precision package, 'Gradient Scaling'",
+    source="Micikevicius et al. 2018; torch.amp.GradScaler",
     condition="nothing else of the backward overflows at that scale.",
     shows=shows,
     after=(After(lab="below-normal", why="it shows the 0 that is to be avoided"),),

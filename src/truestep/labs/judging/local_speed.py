@@ -135,8 +135,7 @@ LAB = Lab(
     title="Steps per second",
     claim="Steps per second tells how fast this machine makes an update now. It is reported as that, and is never the verdict "
     "on a precision.",
-    source="Coleman et al. 2019, 'Analysis of DAWNBench', judge by time to accuracy, as throughput alone leaves out what a "
-    "change does to convergence",
+    source="Coleman et al. 2019, Analysis of DAWNBench, who judge by time to accuracy",
     condition="the seconds here are constructed: they show how a comparison judges, and measure no machine.",
     shows=shows,
     after=(

@@ -134,7 +134,7 @@ LAB = Lab(
     title="Good enough, as declared",
     claim="Equality to the bit with float32 is not the criterion for a precision. A quality and a stability that were declared "
     "before are.",
-    source="Micikevicius et al. 2018, section 4, compares accuracies, not weights; MLPerf training's rules set a quality target",
+    source="Micikevicius et al. 2018, who compare accuracies, not weights; MLPerf training's rules set a quality target",
     shows=shows,
     after=(
         After(lab="size-and-bias", why="it shows what a single gradient's error may be"),

@@ -157,7 +157,7 @@ LAB = Lab(
     topic="judging",
     title="Four numbers, one protocol",
     claim="Compare the loss trend, gradient norms, skipped updates and the final evaluation, under one fixed protocol.",
-    source="Dahl et al. 2023, 'Benchmarking neural network training algorithms', fixes protocols for comparing trainings; which "
+    source="Dahl et al. 2023, Benchmarking Neural Network Training Algorithms, fix protocols for comparing trainings; which "
     "four numbers are looked at is this lab's choice",
     shows=shows,
     after=(

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 import truestep
 from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
 from truestep.labs.chosen import linear
 from truestep.labs.chosen import loss as mean_output
+from truestep.labs.judging._erring import ATTEMPTS, verified
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
-Microbatch = tuple[Tensor, Tensor]
-ATTEMPTS, FEATURES, EXAMPLES = 8, 16, 32
 SIZE = 0.02
 """What is added to the gradient's length, relative, up or down."""
 UNIT = 2.0**-8
@@ -88,71 +85,6 @@ def shows() -> Shown:
         edges=(_one_attempt(), _large_and_unbiased()),
         tables=(table,),
     )
-
-
-def verified(
-    error: Callable[[int], float], *, attempts: int = ATTEMPTS, signed: list[float] | None = None
-) -> truestep.Verification:
-    """A bfloat16 loop whose gradient at attempt k is 1 + error(k) times as long, against the float32 full batch.
-
-    `signed` takes each attempt's error along the true gradient, by plain arithmetic in float64.
-    """
-    model = _model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=2.0**-8)
-    attempt = 0
-
-    def step(window: list[Microbatch]) -> None:
-        nonlocal attempt
-        optimizer.zero_grad()
-        for microbatch in window:
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                mean = loss(model, microbatch) / len(window)
-            torch.autograd.backward(mean)
-        for parameter in model.parameters():
-            assert parameter.grad is not None
-            parameter.grad.mul_(1 + error(attempt))
-        attempt += 1
-        if signed is not None:
-            signed.append(_along(model, window))
-        optimizer.step()
-
-    return truestep.verify(step, windows()[:attempts], model=model, optimizer=optimizer, loss=loss)
-
-
-def _along(model: nn.Module, window: list[Microbatch]) -> float:
-    """How much the gradient that is stored is longer than that of the full batch in float64, along it."""
-    true = copy.deepcopy(model).double()
-    true.zero_grad()
-    x, y = (torch.cat(each).double() for each in zip(*window, strict=True))
-    torch.autograd.backward(loss(true, (x, y)))
-    stored, full = (
-        torch.cat([parameter.grad.double().flatten() for parameter in each.parameters() if parameter.grad is not None])
-        for each in (model, true)
-    )
-    return (torch.dot(stored - full, full) / torch.dot(full, full)).item()
-
-
-def loss(model: nn.Module, microbatch: Microbatch) -> Tensor:
-    """The mean squared error, in float32."""
-    x, y = microbatch
-    return torch.mean((model(x).float() - y).square())
-
-
-def windows() -> list[list[Microbatch]]:
-    """Two microbatches an attempt, of random data with a mean that a linear model can learn."""
-    generator = torch.Generator().manual_seed(5)
-    found = []
-    for _ in range(ATTEMPTS):
-        x = torch.randn(2, EXAMPLES, FEATURES, generator=generator)
-        found.append([(each, each.sum(1, keepdim=True) + 2) for each in x])
-    return found
-
-
-def _model() -> nn.Module:
-    model = nn.Linear(FEATURES, 1)
-    nn.init.zeros_(model.weight)
-    nn.init.zeros_(model.bias)
-    return model
 
 
 def _row(name: str, found: truestep.Verification) -> tuple[Any, ...]:
@@ -241,8 +173,8 @@ LAB = Lab(
     title="Size and bias",
     claim="Large or systematic discrepancies want investigation. Size and bias are two questions: the signed mean error over K "
     "attempts is given with an interval.",
-    source="Student 1908, 'The probable error of a mean', for the interval; that rounding to nearest favours no direction is the "
-    "usual model of it, which IEEE 754-2019, section 4.3, does not say",
+    source="Student 1908, The Probable Error of a Mean, for the interval; that rounding to nearest favours no direction is the "
+    "usual model of it",
     condition="there are two attempts at least; and the interval covers the true mean at its 95 % only where attempts are "
     "independent, as those that alternate by rule here are not.",
     shows=shows,

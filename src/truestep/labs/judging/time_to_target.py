@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from typing import Any
 
-from truestep.compare import summarize
-from truestep.compare.death import charged as charged_with
-from truestep.compare.verdict import Row
 from truestep.labs.asking.ask import Buckets, Choice, Number, Open, Option, Tempting
-from truestep.labs.judging._records import BUDGET_SECONDS, SEEDS, protocol, race, slower
+from truestep.labs.judging._raced import FAILED, UPDATES, by_compare, charged, mean_seconds, seconds, speedup, verdict
+from truestep.labs.judging._records import BUDGET_SECONDS, SEEDS
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 
-UPDATES = {"fp32": 1000, "fp16": 1500}
-STEP = 0.01
-"""Seconds of a float32 update."""
-FAILED = (1, 4)
-"""The seeds of six on which the candidate diverges, where it does."""
 CRASHED_SECONDS = 4.0
 """What a try took whose process crashed, where one did."""
 SPEEDS = (1.2, 1.4, 1.6, 2.0)
@@ -37,7 +28,7 @@ def shows() -> Shown:
             Check(
                 what=f"time ratio where an update is {speed:g} times as fast",
                 expected=speed * UPDATES["fp32"] / UPDATES["fp16"],
-                measured=_speedup(raced[speed]),
+                measured=speedup(raced[speed]),
                 within=2 * ROUNDING,
                 because=f"{speed:g} x 1000 / 1500, seed by seed; float64 roundings",
             )
@@ -46,63 +37,16 @@ def shows() -> Shown:
         Check(
             what="verdicts at 1.4 and at 2",
             expected=("slower", "faster"),
-            measured=(_verdict(raced[1.4]), _verdict(raced[2.0])),
+            measured=(verdict(raced[1.4]), verdict(raced[2.0])),
             because="the ratio is 0.93 at 1.4 and 1.33 at 2, on all six seeds: p = 2/64",
         ),
     )
     rows = tuple(
-        (f"{speed:g}", _mean_seconds(base), _mean_seconds(row), _speedup(row), _verdict(row))
-        for speed, (base, row) in pairs.items()
+        (f"{speed:g}", mean_seconds(base), mean_seconds(row), speedup(row), verdict(row)) for speed, (base, row) in pairs.items()
     )
     columns = ("an update is as fast", "fp32, seconds (mean)", "fp16, seconds (mean)", "time ratio", "verdict")
     table = Table(title=VERDICTS, columns=columns, rows=rows)
     return Shown(checks=checks, wrong=(_survivors(), _by_updates()), edges=(_retried(), _even(), _again()), tables=(table,))
-
-
-def by_compare(speed: float, failed: Sequence[int] = (), *, crashed_seconds: float = 0.0) -> tuple[Row, Row]:
-    """Both lines of a comparison in which one update of the candidate is `speed` times as fast.
-
-    With `crashed_seconds` each of its runs is the second try: the first ended after so many.
-    """
-    asked = protocol()
-    records = race(asked, updates=UPDATES, step_seconds={"fp32": STEP, "fp16": STEP / speed}, failed=failed)
-    if crashed_seconds:
-        process: dict[str, Any] = {"earlier": []}
-        first = {"status": "crashed", "detail": None, "total_seconds": crashed_seconds, "process": process}
-        records = [
-            each if each["candidate"] == asked.baseline else charged_with(dict(each) | {"process": process}, first)
-            for each in records
-        ]
-    baseline, candidate = summarize(asked, records).rows
-    return baseline, candidate
-
-
-def seconds(speed: float) -> list[float]:
-    """The candidate's times to the target by plain arithmetic, seed by seed, had none failed."""
-    return [UPDATES["fp16"] * STEP / speed * slower(seed) for seed in SEEDS]
-
-
-def charged(speed: float) -> list[float]:
-    """The same where it failed on two seeds: each failure costs the whole budget."""
-    return [BUDGET_SECONDS if seed in FAILED else time for seed, time in zip(SEEDS, seconds(speed), strict=True)]
-
-
-def _speedup(row: Row) -> float:
-    assert row.against is not None
-    ratio = row.against.ratios["seconds"]
-    assert ratio is not None
-    return ratio.speedup
-
-
-def _mean_seconds(row: Row) -> float:
-    estimate = row.standing.estimates["seconds"]
-    assert estimate is not None
-    return estimate.restricted_mean
-
-
-def _verdict(row: Row) -> str:
-    assert row.against is not None
-    return row.against.time.value
 
 
 def _survivors() -> Wrong:
@@ -112,15 +56,15 @@ def _survivors() -> Wrong:
     check = Check(
         what="mean time to the target, failed runs charged with the budget",
         expected=statistics.fmean(charged(2.0)),
-        measured=_mean_seconds(row),
+        measured=mean_seconds(row),
         within=BUDGET_SECONDS * ROUNDING,
         because="four runs by their times, two by the budget of 25 s, though they ended early; float64 roundings",
     )
     return Wrong(
         how="average the runs that reached the target",
         check=check,
-        damage=f"it says {survivors:.2f} s, and crashing early looks fast; charged it is {_mean_seconds(row):.2f} s, and the "
-        f"verdict '{_verdict(row)}'",
+        damage=f"it says {survivors:.2f} s, and crashing early looks fast; charged it is {mean_seconds(row):.2f} s, and the "
+        f"verdict '{verdict(row)}'",
     )
 
 
@@ -139,7 +83,7 @@ def _by_updates() -> Wrong:
     return Wrong(
         how="judge by the number of updates alone",
         check=check,
-        damage=f"it says 1.5 times as many, so worse; by time to the target it is {_speedup(row):.3g} times as fast",
+        damage=f"it says 1.5 times as many, so worse; by time to the target it is {speedup(row):.3g} times as fast",
     )
 
 
@@ -168,7 +112,7 @@ def _again() -> Edge:
         check=Check(
             what="mean time to the target, the waste in it, and the verdict's ratio below 1",
             expected=(own + CRASHED_SECONDS, len(SEEDS) * CRASHED_SECONDS, 1.0),
-            measured=(_mean_seconds(row), row.standing.spent["waste"], float(_speedup(row) < 1)),
+            measured=(mean_seconds(row), row.standing.spent["waste"], float(speedup(row) < 1)),
             within=BUDGET_SECONDS * ROUNDING,
             because="4 s more on each of six seeds: about 11.7 s where float32 takes 10.3, though an update is twice as fast",
         ),
@@ -182,7 +126,7 @@ def _even() -> Edge:
         check=Check(
             what="time ratio where an update is 1.5 times as fast",
             expected=1.0,
-            measured=_speedup(row),
+            measured=speedup(row),
             within=2 * ROUNDING,
             because="1.5 x 1000 / 1500 = 1",
         ),
@@ -196,8 +140,7 @@ LAB = Lab(
     title="Time to one target",
     claim="Float32 reaches the target in 1000 completed updates; a faster update needs 1500. What is compared is the total time "
     "to the same target, declared before, with retries and failed runs included.",
-    source="Coleman et al. 2019, 'Analysis of DAWNBench, a time-to-accuracy machine learning performance benchmark'; Hansen et "
-    "al. 2021 (COCO) for the expected time with restarts",
+    source="Coleman et al. 2019, Analysis of DAWNBench; Hansen et al. 2021 (COCO) for the expected time with restarts",
     condition="the seconds here are constructed: they show how a comparison judges, and measure no machine.",
     shows=shows,
     after=(

@@ -86,7 +86,7 @@ LAB = Lab(
     title="Unscale, then clip",
     claim="A clip limit is in the units of the true gradient, so the gradient is unscaled before it is clipped. "
     "Clipped while scaled, what reaches the optimizer is the limit divided by the loss scale.",
-    source="torch's notes on automatic mixed precision, 'Gradient clipping'",
+    source="torch.amp.GradScaler.unscale_, whose example unscales before it clips",
     shows=shows,
     after=(After(lab="rescued", why="it shows why a gradient is scaled at all"),),
     asks=(

@@ -133,7 +133,7 @@ LAB = Lab(
     title="A power of two leaves no trace",
     claim="Scaling the loss and unscaling the gradients leaves the mathematical gradient unchanged; for a power of two it "
     "leaves every bit of it unchanged.",
-    source="Micikevicius et al. 2018, section 3.2; IEEE 754-2019, section 5.3.3 (scaleB)",
+    source="Micikevicius et al. 2018; that a power of two changes nothing but the exponent, in IEEE 754's formats",
     condition="no number underflows or overflows, scaled or unscaled, in the format that carries it.",
     shows=shows,
     asks=(

@@ -172,7 +172,8 @@ LAB = Lab(
     title="Repairs that tempt",
     claim="A clip that stands before the unscaling is repaired by unscaling first, or by multiplying the limit by the scale. "
     "Dividing the limit by the scale, or leaving the gradient scaled, makes it worse.",
-    source="torch's notes on automatic mixed precision, 'Gradient clipping'; Kingma & Ba 2015, algorithm 1, for Adam",
+    source="torch.amp.GradScaler.unscale_, whose example unscales before it clips; Kingma & Ba 2015, as torch.optim.Adam writes "
+    "it",
     condition="the limit is multiplied by the scale of this very attempt.",
     shows=shows,
     after=(After(lab="clip-order", why="it shows what is to be repaired"),),

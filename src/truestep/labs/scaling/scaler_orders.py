@@ -147,7 +147,7 @@ LAB = Lab(
     title="Orders that torch does not refuse",
     claim="GradScaler raises where it is asked for an order that cannot be meant. It does not see a clip, and takes a second "
     "unscaling for a first one after update.",
-    source="torch.amp.GradScaler, source: unscale_, step and update",
+    source="torch.amp.GradScaler, the code of unscale_, step and update",
     shows=shows,
     after=(After(lab="order-of-an-update", why="it shows which orders are right, whoever writes the loop"),),
     asks=(

@@ -202,7 +202,8 @@ LAB = Lab(
     title="Wrong, and learning",
     claim="A run that clips before it unscales still lowers its loss, slowly: it looks like a learning-rate problem. The "
     "gradient at the optimizer, held against the full batch's, names the order, the line and the factor.",
-    source="torch's notes on automatic mixed precision, 'Gradient clipping': without unscaling the gradients' norm is scaled too",
+    source="torch.amp.GradScaler.unscale_, whose example unscales before it clips; what follows where a loop does not is "
+    "arithmetic",
     shows=shows,
     after=(After(lab="clip-order", why="it shows what the order does to one gradient"),),
     asks=(

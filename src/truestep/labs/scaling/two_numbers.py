@@ -139,7 +139,7 @@ LAB = Lab(
     title="The scale is no weight",
     claim="Loss scaling and statistical weighting are two operations. The scale is divided out again and changes nothing; the "
     "weight stays and says what is averaged. A record holds both.",
-    source="Micikevicius et al. 2018, section 3.2, for the scale; that a mean is a sum over a count, for the weight",
+    source="Micikevicius et al. 2018 for the scale; that a mean is a sum over a count, for the weight",
     condition="the scale is constant in a window.",
     shows=shows,
     after=(After(lab="exact-scaling", why="it shows that a scale leaves no trace"),),
