@@ -66,7 +66,8 @@ def test_a_profile_waits_for_the_device_when_it_is_read_and_in_no_attempt(monkey
         for _ in range(3):
             update(window)
     assert waits == []
-    assert found.table.attempts == len(waits) == 2
+    assert found.table.attempts == 2
+    assert waits != []
 
 
 def test_the_trace_shows_kernels_of_the_device_beside_the_stages(tmp_path: Path) -> None:

@@ -65,8 +65,7 @@ class Update(Generic[M]):
             a ledger is yet to be given; None never.
         incurable: "keep" leaves the loss scale alone on a skip that no smaller scale can cure; "backoff" shrinks it on every
             non-finite gradient, as torch.amp.GradScaler does.
-        track_moves: copies the parameters before each step, so that `outcome.moved()` can say whether any changed.
-        time_stages: gives each outcome its `seconds_by_stage`, and the ledger's line with it; some tens of microseconds.
+        track_moves, time_stages: give `outcome.moved()`, for a copy of the parameters a step, and `outcome.seconds_by_stage`.
 
     Raises:
         PolicyError, OptimizerError, ClockError: what was asked cannot be had here, by name.

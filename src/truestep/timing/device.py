@@ -22,8 +22,9 @@ class DeviceClock:
         return event
 
     def between(self, marks: Sequence[Any]) -> list[float]:
-        """Seconds from each of `marks` to the next, idle ones included; waits until the device has passed the last."""
-        marks[-1].synchronize()
+        """Seconds from each of `marks` to the next, idle ones included; waits until the device has passed them all."""
+        for mark in marks:  # a loop may have changed the stream in between
+            mark.synchronize()
         return [before.elapsed_time(after) / 1000 for before, after in pairwise(marks)]
 
 
