@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
+import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ import torch
 import truestep
 from tests.engine.loops import Batch, batch, cross_entropy, mlp, optimizer_state, poisoned, same, weights
 from truestep.engine.stages import watching
+from truestep.timing import profile as room
 from truestep.timing import watch
 from truestep.timing.profile import Profile, profile
 
@@ -154,12 +158,38 @@ def test_several_updates_are_told_and_one_can_be_meant() -> None:
     assert (one.table.updates, one.table.policies, one.table.asked.begun) == (1, ("bf16",), 2)
 
 
-def test_an_attempt_inside_anothers_block_is_timed_too_and_has_no_time_between() -> None:
-    outer, inner = an_update(), an_update()
-    with profile(after=0, attempts=2) as found, outer.attempt(total=2) as attempt:
-        attempt.backward(cross_entropy(outer.model, batch(2)), 2)
+def test_an_attempt_inside_anothers_block_is_timed_too_and_is_no_time_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    outer, inner, now = an_update(), an_update(), [0.0]
+    monkeypatch.setattr(room, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    with profile(after=0, attempts=3) as found:
         inner(WINDOW)
-    assert (found.table.attempts, found.table.between_median_seconds) == (2, None)
+        now[0] += 1.0
+        with outer.attempt(total=2) as attempt:
+            attempt.backward(cross_entropy(outer.model, batch(2)), 2)
+            now[0] += 10.0
+            inner(WINDOW)
+    assert (found.table.attempts, found.table.between_median_seconds) == (3, 1.0)
+
+
+def test_a_block_that_another_thread_leaves_ends_the_profile_too() -> None:
+    update = an_update()
+    found = profile().__enter__()
+    other = threading.Thread(target=found.__exit__, args=(None, None, None))
+    other.start()
+    other.join()
+    update(WINDOW)
+    assert (found.ended, found.table.asked.begun, watching.watcher) == (True, 0, None)
+
+
+def test_whoever_keeps_a_profile_keeps_no_model() -> None:
+    update = an_update()
+    with profile(after=0, attempts=1, update=update) as found:
+        update(WINDOW)
+    model = weakref.ref(update.model)
+    del update
+    gc.collect()
+    assert model() is None
+    assert found.table.attempts == 1
 
 
 def test_a_compiled_model_is_timed() -> None:
@@ -237,10 +267,10 @@ class FakeClock:
     """A device that comes to each mark a second after the one before, and is asked when somebody waits for it."""
 
     def __init__(self) -> None:
-        self.waits = 0
+        self.marks = self.waits = 0
 
     def mark(self) -> None:
-        """Costs nothing."""
+        self.marks += 1
 
     def between(self, marks: list[None]) -> list[float]:
         self.waits += 1
@@ -263,7 +293,8 @@ def test_a_devices_time_is_told_beside_the_hosts_and_waited_for_only_when_it_is_
     with profile(after=1, attempts=2) as found:
         for _ in range(4):
             run(update)
-    assert device.waits == 0
+    turns = 1 + 4 * forwards + 4  # what stands between, forward, between, backward, and the four at the end
+    assert (device.marks, device.waits) == (2 * (turns + 2), 0), "of the timed attempts alone: their beginning, turns and end"
     seconds = {stage.name: stage.device_median_seconds for stage in found.stages}
     assert device.waits == 2, "once for each timed attempt"
     assert (seconds["zero"], seconds["forward"], seconds["backward"], seconds["judge"]) == (1.0, forwards, forwards, 1.0)

@@ -176,7 +176,7 @@ def test_what_torchs_profiler_raises_costs_the_trace_and_no_attempt(
 
 @pytest.mark.parametrize("attempts", [0, 1, 2])
 def test_a_loop_that_ends_before_the_traced_attempt_is_told_and_leaves_torchs_profiler_free(
-    attempts: int, update: truestep.Update[Batch], tmp_path: Path
+    attempts: int, update: truestep.Update[Batch], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def loop() -> None:
         with profile(tmp_path / "a.json", after=2):
@@ -186,6 +186,7 @@ def test_a_loop_that_ends_before_the_traced_attempt_is_told_and_leaves_torchs_pr
     with pytest.warns(RuntimeWarning, match="it was to be of attempt 3, and"):
         loop()
     assert not torch.autograd.profiler._is_profiler_enabled
+    assert "no active profiling session" not in capfd.readouterr().err
     with profile(tmp_path / "b.json", after=0, attempts=1):
         update(WINDOW), update(WINDOW)
     assert [path.name for path in tmp_path.iterdir()] == ["b.json"]

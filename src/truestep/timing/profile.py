@@ -137,7 +137,10 @@ class Profile:
     def _watch(self, plan: Plan[Any]) -> AttemptWatch | None:
         """An attempt begins: who is told of its stages."""
         now = time.perf_counter()
-        if self.ended or (self._only is not None and plan is not self._only.plan):
+        if self.ended:  # by another thread, in which it was not open
+            watching.watcher = None
+            return None
+        if self._only is not None and plan is not self._only.plan:
             return None
         place, _ = self._updates.setdefault(id(plan), (len(self._updates), plan))
         self._begun, self._device = self._begun + 1, plan.device

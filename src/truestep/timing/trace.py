@@ -93,7 +93,7 @@ class Tracer:
         profile, is_running = self._profile, self._is_running
         if profile is None:
             return
-        if not is_running:  # prepared, and no attempt came
+        if not is_running:  # prepared, and no attempt came: torch ends what has begun
             self._tried("start_trace")
         self._tried("stop_trace")
         if self._profile is None:
