@@ -38,19 +38,20 @@ linted: .venv/ready
 typed: .venv/ready
 	$(RUN) -m mypy
 
-bench: .venv/ready       ## measure what an update costs beside other people's, the bytes of each policy and a ledger, on the processor
-	$(RUN) benchmarks/update_overhead.py 64 32 100
-	$(RUN) benchmarks/update_overhead.py 512 64 20
-	$(RUN) benchmarks/update_tail.py 30000000 10
-	$(RUN) benchmarks/weight_bytes.py
-	$(RUN) benchmarks/ledger_cost.py
+bench: .venv/ready .venv/rivals  ## measure what truestep costs beside others, all of it, and write benchmarks/RESULTS.md
+	$(RUN) -m benchmarks
 
-bench-gpu: .venv/ready   ## run benchmarks/gpu_*.py, where there is a CUDA device
+bench-gpu: .venv/ready .venv/rivals  ## the same where there is a CUDA device, into benchmarks/RESULTS-GPU.md
 	@if ! $(RUN) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else 1)'; then \
 	    echo "bench-gpu: nothing measured, because torch finds no CUDA device here"; \
 	else \
-	    for file in $(wildcard benchmarks/gpu_*.py); do echo "$(RUN) $$file"; $(RUN) "$$file" || exit 1; done; \
+	    $(RUN) -m benchmarks --gpu; \
 	fi
+
+# What is only measured against. Without it the benchmarks go on, and their tables say what is absent.
+.venv/rivals: .venv/ready
+	@if command -v uv >/dev/null 2>&1; then install="uv pip install --python $(RUN)"; else install="$(RUN) -m pip install"; fi; \
+	    $$install --quiet --constraint constraints.txt --group bench && touch $@ || echo "bench: goes on without the group bench"
 
 format: .venv/ready      ## lay out the code and mend what lint can mend
 	$(RUN) -m ruff format .

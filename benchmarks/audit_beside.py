@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.rounds import children_seconds
 from benchmarks.table import Aim, Table
 
 SCRIPT = """
@@ -82,12 +82,6 @@ class Row:
     around_seconds: float | None = None
 
 
-def children_seconds() -> float:
-    """Of the processor, by all children that have ended."""
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return spent.ru_utime + spent.ru_stime
-
-
 def run(name: str, command: Sequence[str], folder: Path, updates: int, surroundings: Mapping[str, str]) -> Row:
     """The script by `command`."""
     spent = folder / "spent.json"
@@ -140,7 +134,7 @@ def measure(*, quick: bool) -> list[Row]:
             run("alone again", alone, folder, LONG, {}),
         ]
         left_out = [Row(name="TrainCheck", absent="left out of a quick measurement")]
-        return rows + (left_out if quick else traincheck(folder, updates=60))
+        return rows + (left_out if quick else traincheck(folder, updates=LONG))
 
 
 def aims(rows: list[Row]) -> tuple[Aim, ...]:

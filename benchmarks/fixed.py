@@ -28,16 +28,16 @@ class Clock:
     """Stands for `time` in a fixed file: its `perf_counter` tells the processor's seconds, and notes the wall's beside them."""
 
     def __init__(self) -> None:
-        self.wall: list[float] = []
+        self.beside: list[float] = []
 
     def perf_counter(self) -> float:
         """Seconds of this process."""
-        self.wall.append(time.perf_counter())
+        self.beside.append(time.perf_counter())
         return time.process_time()
 
-    def wall_seconds(self) -> float:
-        """Between the last two looks."""
-        begun, ended = self.wall[-2:]
+    def beside_seconds(self) -> float:
+        """By the other clock, between the last two looks."""
+        begun, ended = self.beside[-2:]
         return ended - begun
 
 

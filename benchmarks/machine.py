@@ -24,6 +24,15 @@ def memory_gigabytes() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
 
 
+def accelerator() -> str:
+    """The CUDA device that torch finds first."""
+    try:
+        import torch  # noqa: PLC0415 - what is without it can be told too
+    except ImportError:
+        return "no torch"
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "no CUDA device"
+
+
 def versions(packages: Sequence[str] = PACKAGES) -> str:
     """Python's, and those of the packages that are compared; "absent" for one that is not installed."""
     return ", ".join([f"Python {platform.python_version()}", *(f"{package} {_version(package)}" for package in packages)])

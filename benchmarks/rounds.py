@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -70,10 +71,16 @@ def taking_turns(
 
 
 def seconds_of(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
-    """What `work` takes by `clock`; by default of the processor, which other work on the machine disturbs less than the wall's."""
+    """What `work` takes by `clock`; by default of the processor, which other work disturbs less than the wall's."""
     begun = clock()
     work()
     return clock() - begun
+
+
+def children_seconds() -> float:
+    """Of the processor, by all children that have ended."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -50,7 +50,8 @@ class Table:
 
     def markdown(self) -> str:
         """Heading, what was done, rows, aims."""
-        parts = [f"### {self.title}", textwrap.fill(self.how, 150, break_long_words=False, break_on_hyphens=False)]
+        how = textwrap.fill(" ".join(self.how.split()), 150, break_long_words=False, break_on_hyphens=False)
+        parts = [f"### {self.title}", how]
         if self.printed is not None:
             parts.append(f"```\n{self.printed.rstrip()}\n```")
         if self.rows:

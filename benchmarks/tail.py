@@ -76,14 +76,13 @@ def side(module: Any, optimizer: str, *, fused: bool) -> Any:
     return made
 
 
-def timed(reset: Callable[[], None], run: Callable[[], None]) -> float:
-    """Seconds of `run`, after `reset`."""
-    reset()
-    return seconds_of(run)
+Timer = Callable[[Callable[[], object]], float]
 
 
-def row(module: Any, policy: str, optimizer: str, *, fused: bool, rounds: int, most_seconds: float) -> Row:
-    """Measure one setting."""
+def row(
+    module: Any, policy: str, optimizer: str, *, fused: bool, rounds: int, most_seconds: float, timer: Timer = seconds_of
+) -> Row:
+    """Measure one setting of the fixed file, or of what is like it."""
     scaled = policy == "fp16"
     bare, rival, own = (side(module, optimizer, fused=fused) for _ in range(3))
     begun = [p.detach().clone() for p in own.params]
@@ -92,6 +91,10 @@ def row(module: Any, policy: str, optimizer: str, *, fused: bool, rounds: int, m
     def by_hand() -> None:
         nn.utils.clip_grad_norm_(rival.params, 1.0)
         rival.optimizer.step()
+
+    def timed(reset: Callable[[], None], run: Callable[[], None]) -> float:
+        reset()
+        return timer(run)
 
     contenders = {
         "floor": lambda: timed(bare.reset, bare.bare),

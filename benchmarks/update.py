@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from benchmarks.fixed import Clock, fixed, way
@@ -30,15 +29,15 @@ and returns the loss.
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One contender at one width; no numbers for one that is not installed."""
+    """One contender in one setting; no numbers for one that is not installed."""
 
-    width: int
-    batch: int
+    setting: str
     contender: str
     absent: str | None = None
     ms: float | None = None
     ratio: Spread | None = None
-    wall: Spread | None = None
+    beside: Spread | None = None
+    """The ratio by the other clock: the wall's on the processor, the host's on a device."""
     apart: float | None = None
     """From the weights of `hand`, as a share of the way that they have gone."""
 
@@ -48,57 +47,50 @@ def available(module: Any) -> tuple[dict[str, Callable[[], Any]], dict[str, str]
     found = {"hand": module.hand, "hand again": module.hand, "truestep": module.ours}
     absent = {}
     for name, function in RIVALS.items():
+        run = getattr(module, function)
         try:
-            found[name] = _proven(module, function)
+            run()
         except ImportError as error:
             absent[name] = str(error)
+        else:
+            found[name] = run
     return found, absent
 
 
-def _proven(module: Any, function: str) -> Callable[[], Any]:
-    """The contender, once it has run; ImportError where it lacks its package."""
-    run: Callable[[], Any] = getattr(module, function)
-    run()
-    return run
-
-
 class Contender:
-    """A contender whose runs are timed by the processor and by the wall, and whose weights are kept."""
+    """A contender whose runs are timed by two clocks, and whose weights are kept."""
 
     def __init__(self, run: Callable[[], Any], clock: Clock) -> None:
         self._run, self._clock = run, clock
-        self.wall: list[float] = []
+        self.beside: list[float] = []
         self.weights: list[Any] = []
 
     def __call__(self) -> float:
-        """Seconds of the processor."""
+        """Seconds by the first."""
         seconds, self.weights = self._run()
-        self.wall.append(self._clock.wall_seconds())
+        self.beside.append(self._clock.beside_seconds())
         return float(seconds)
 
 
-def at_width(width: int, batch: int, updates: int, *, rounds: int, most_seconds: float) -> list[Row]:
-    """All contenders."""
-    module: ModuleType | Any = fixed("update_overhead", width, batch, updates)
-    clock = Clock()
+def rows_of(module: Any, setting: str, *, rounds: int, most_seconds: float, clock: Clock) -> list[Row]:
+    """All contenders of the fixed file, or of what is like it, timed by `clock`."""
     module.time = clock
     runs, absent = available(module)
     contenders = {name: Contender(run, clock) for name, run in runs.items()}
     spent = taking_turns(contenders, rounds=rounds, most_seconds=most_seconds)
     begun, wanted = list(module.make()[0].parameters()), contenders["hand"].weights
-    rows = [Row(width=width, batch=batch, contender=name, absent=why) for name, why in absent.items()]
+    rows = [Row(setting=setting, contender=name, absent=why) for name, why in absent.items()]
     made = len(spent["hand"])
     for name, seconds in spent.items():
         apart = way(contenders[name].weights, wanted, begun)
         assert apart <= SAME, f"{name}: the weights differ by {apart:.3f} of their way"
         rows.append(
             Row(
-                width=width,
-                batch=batch,
+                setting=setting,
                 contender=name,
-                ms=Spread.of(seconds).median / updates * 1e3,
+                ms=Spread.of(seconds).median / module.UPDATES * 1e3,
                 ratio=ratios(seconds, spent["hand"]),
-                wall=ratios(contenders[name].wall[-made:], contenders["hand"].wall[-made:]),
+                beside=ratios(contenders[name].beside[-made:], contenders["hand"].beside[-made:]),
                 apart=apart,
             )
         )
@@ -109,53 +101,55 @@ def measure(*, quick: bool) -> list[Row]:
     """Width after width."""
     rows = []
     for width, batch, updates, rounds in QUICK if quick else SETTINGS:
-        rows += at_width(width, batch, updates, rounds=rounds, most_seconds=10.0 if quick else MOST_SECONDS[width])
+        module = fixed("update_overhead", width, batch, updates)
+        most = 10.0 if quick else MOST_SECONDS[width]
+        rows += rows_of(module, f"{width}, {batch}", rounds=rounds, most_seconds=most, clock=Clock())
     return rows
 
 
-def ratio_of(rows: list[Row], width: int, contender: str) -> Spread | None:
-    """That of a contender at a width."""
-    return next((each.ratio for each in rows if (each.width, each.contender) == (width, contender)), None)
+def median_of(rows: list[Row], setting: str, contender: str) -> float | None:
+    """The median ratio of a contender."""
+    ratio = next((each.ratio for each in rows if (each.setting, each.contender) == (setting, contender)), None)
+    return None if ratio is None else ratio.median
+
+
+def inside(rows: list[Row]) -> Aim:
+    """Whether an update costs no more than one by hand, as far as that can be told."""
+    said, verdicts = [], []
+    for again in (each for each in rows if each.contender == "hand again" and each.ratio is not None):
+        ours = median_of(rows, again.setting, "truestep")
+        assert ours is not None
+        assert again.ratio is not None
+        verdicts.append(ours <= max(1.0, again.ratio.high))
+        said.append(f"{again.setting}: {ours:.3f}, and by hand again {again.ratio.text()}")
+    return Aim(text="within the spread of the hand-written loop in all settings", met=all(verdicts), found="; ".join(said))
+
+
+def below(rows: list[Row]) -> Aim:
+    """Whether it costs less than one by others."""
+    said, verdicts = [], []
+    for row in (each for each in rows if each.contender in RIVALS):
+        ours = median_of(rows, row.setting, "truestep")
+        assert ours is not None
+        if row.ratio is None:
+            said.append(f"{row.contender} was not measured")
+        else:
+            verdicts.append(ours < row.ratio.median)
+            said.append(f"{row.setting}: {ours:.3f} and {row.contender} {row.ratio.median:.3f}")
+    met = False if not all(verdicts) else None if len(verdicts) < len(said) else True
+    return Aim(text="below Accelerate, Fabric and Trainer in all settings", met=met, found="; ".join(dict.fromkeys(said)))
 
 
 def aims(rows: list[Row]) -> tuple[Aim, ...]:
     """Whether an update costs no more than one by hand, and less than one by others."""
-    widths = sorted({each.width for each in rows})
-    said, inside, below = [], [], []
-    for width in widths:
-        ours, again = ratio_of(rows, width, "truestep"), ratio_of(rows, width, "hand again")
-        assert ours is not None
-        assert again is not None
-        inside.append(ours.median <= max(1.0, again.high))
-        said.append(f"{width}: {ours.median:.3f}, and by hand again {again.text()}")
-    others, missing = [], []
-    for width in widths:
-        ours = ratio_of(rows, width, "truestep")
-        assert ours is not None
-        for name in RIVALS:
-            theirs = ratio_of(rows, width, name)
-            if theirs is None:
-                missing.append(name)
-            else:
-                below.append(ours.median < theirs.median)
-                others.append(f"{width}: {ours.median:.3f} and {name} {theirs.median:.3f}")
-    verdict = False if not all(below) else None if missing else True
-    return (
-        Aim(text="within the spread of the hand-written loop at all widths", met=all(inside), found="; ".join(said)),
-        Aim(
-            text="below Accelerate, Fabric and Trainer at all widths",
-            met=verdict,
-            found="; ".join(others + [f"{name} is not installed" for name in dict.fromkeys(missing)]),
-        ),
-    )
+    return inside(rows), below(rows)
 
 
 def cells(row: Row) -> tuple[str, ...]:
     """A row as text."""
-    where = f"{row.width}, {row.batch}"
-    if row.ms is None or row.ratio is None or row.wall is None or row.apart is None:
-        return where, row.contender, "", f"not measured: {row.absent}", "", ""
-    return where, row.contender, f"{row.ms:.3f}", row.ratio.text(), row.wall.text(), f"{row.apart:.1e}"
+    if row.ms is None or row.ratio is None or row.beside is None or row.apart is None:
+        return row.setting, row.contender, "", f"not measured: {row.absent}", "", ""
+    return row.setting, row.contender, f"{row.ms:.3f}", row.ratio.text(), row.beside.text(), f"{row.apart:.1e}"
 
 
 def table_of(rows: list[Row]) -> Table:

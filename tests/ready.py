@@ -14,32 +14,37 @@ import gc
 import json
 import os
 import runpy
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 PIPE = subprocess.PIPE
 _ROOT = Path(__file__).parents[1]
 _MOST_BYTES = 1 << 18
+_CHANNEL = "TRUESTEP_TESTS_READY"
+"""Names the descriptor through which a command of a shell's asks for its process."""
 
 
 class Process:
     """A process that was begun, with the words of `subprocess.Popen`; its streams are text."""
 
-    def __init__(self, pid: int, status: int, stdout: IO[str] | None, stderr: IO[str] | None) -> None:
-        self.pid, self.stdout, self.stderr, self._status = pid, stdout, stderr, status
+    def __init__(self, told: int, stdout: IO[str] | None, stderr: IO[str] | None) -> None:
+        self._told, self.stdout, self.stderr = open(told), stdout, stderr  # noqa: SIM115 - `wait` closes it
+        self.pid = int(self._told.readline())
         self.returncode: int | None = None
 
     def wait(self) -> int:
         """Its exit code once it has ended; -N where signal N ended it."""
         if self.returncode is None:
-            with open(self._status) as told:
-                self.returncode = int(told.read())
+            with self._told:
+                self.returncode = int(self._told.readline())
         return self.returncode
 
     def communicate(self) -> tuple[str, str]:
@@ -80,13 +85,10 @@ def started(
         ours, theirs = os.pipe() if stream == PIPE else (None, os.dup(stream))
         given.append(theirs)
         read.append(None if ours is None else open(ours))  # noqa: SIM115 - whoever reads it closes it
-    told, tell = os.pipe()
-    job = {"arguments": arguments, "folder": str(cwd or Path.cwd()), "new_session": new_session}
-    server = _server()
-    socket.send_fds(server, [json.dumps({**job, "environment": dict(env or os.environ)}).encode()], [*given, tell])
-    for each in (*given, tell):
+    told = _begun(_server(), arguments, given, cwd=cwd or Path.cwd(), env=env or os.environ, new_session=new_session)
+    for each in given:
         os.close(each)
-    return Process(int(server.recv(_MOST_BYTES)), told, *read)
+    return Process(told, *read)
 
 
 def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -96,9 +98,48 @@ def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, process.wait(), stdout, stderr)
 
 
+def for_sh() -> dict[str, Any]:
+    """What `subprocess.run` is to be given, so that `python` and `truestep` in what sh runs are such processes, too."""
+    number = _server().fileno()
+    path = os.pathsep.join([_commands().name, os.environ["PATH"]])
+    return {"env": {**os.environ, "PATH": path, _CHANNEL: str(number)}, "pass_fds": [number]}
+
+
+@functools.cache
+def _commands() -> TemporaryDirectory[str]:
+    """A folder with `python` and `truestep`; it is gone when this process ends."""
+    folder = TemporaryDirectory(prefix="ready-")
+    atexit.register(folder.cleanup)
+    code = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from tests.ready import _in_place_of; sys.exit(_in_place_of())"
+    for name, words in (("python", ""), ("truestep", "-m truestep")):
+        file = Path(folder.name, name)
+        file.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-SIc", code])} {words} "$@"\n')
+        file.chmod(0o700)
+    return folder
+
+
+def _in_place_of() -> int:
+    """Begins a process with this one's streams, and ends as it does."""
+    with socket.socket(fileno=int(os.environ[_CHANNEL])) as channel:
+        told = _begun(channel, sys.argv[1:], [0, 1, 2], cwd=Path.cwd(), env=os.environ, new_session=False)
+    code = Process(told, None, None).wait()
+    return code if code >= 0 else 128 - code  # as a shell has it
+
+
+def _begun(
+    channel: socket.socket, arguments: Sequence[str], streams: list[int], *, cwd: Path, env: Mapping[str, str], new_session: bool
+) -> int:
+    """Where the number of the process is told that `arguments` are, and in the end its exit code."""
+    told, tell = os.pipe()
+    job = {"arguments": arguments, "folder": str(cwd), "environment": dict(env), "new_session": new_session}
+    socket.send_fds(channel, [json.dumps(job).encode()], [*streams, tell])
+    os.close(tell)
+    return told
+
+
 @functools.cache
 def _server() -> socket.socket:
-    """The way to this process's own server: a message is a job, its answer the number of a process."""
+    """The way to this process's own server; a message is a job."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         number = theirs.fileno()
@@ -133,8 +174,8 @@ def _asked_for(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | Non
                 return json.loads(message), streams
             for each in streams:
                 os.close(each)
-            channel.send(str(process).encode())
-            os.write(tell, str(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])).encode())
+            os.write(tell, f"{process}\n".encode())
+            os.write(tell, f"{os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])}\n".encode())
             os._exit(0)
         for each in descriptors:
             os.close(each)

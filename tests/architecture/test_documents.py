@@ -6,7 +6,8 @@ How a page's fenced blocks are read, from top to bottom, in one empty folder and
     ```python sketch   is not executed: an outline, in docs/design.md alone
     ```console         each line that begins with `$ ` is run by sh, and the lines below it are what it writes on stdout
                        (`2>&1` adds stderr, `echo $?` shows the exit code); a command fails only if the next one asks for $?
-    ```console full    likewise, in the full profile alone: the quick one has a minute for all pages
+    ```console full    likewise, in the full profile alone: the quick one has a minute for all pages, in which `python` and
+                       `truestep` begin with torch imported
     any other          is not run
 
 A python block whose first line is `# NAME.py` is written to that file, for the commands below it. `...` in what is shown
@@ -26,6 +27,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import ready
 from tests.profile import FULL
 
 ROOT = Path(__file__).parents[2]
@@ -78,12 +80,13 @@ def typed(block, folder):
     commands = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
     assert not commands[0].strip(), f"line {block.line}: a console block begins with `$ `"
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    code = 0
+    begun = {"env": {**os.environ, "PATH": path}} if FULL else ready.for_sh()
+    environment, code = begun["env"] | {"NO_COLOR": "1"}, 0
     for command, _, shown in (each.partition("\n") for each in commands[1:]):
         ended = subprocess.run(
             ["sh", "-c", f"(exit {code}); {command}"],
             cwd=folder,
-            env={**os.environ, "PATH": path, "NO_COLOR": "1"},
+            **begun | {"env": environment},
             stdout=subprocess.PIPE,
             text=True,
             check=False,

@@ -161,6 +161,19 @@ def test_lines_are_no_wider_than_the_terminal(one_lab, typed, tmp_path, capsys, 
     assert "\x1b" not in out
 
 
+def test_a_lab_has_its_lines_broken_at_a_terminal_and_nowhere_else(capsys, monkeypatch):
+    claim = shelf.lab("clip-order").claim
+    monkeypatch.setenv("COLUMNS", "40")
+    main(["labs", "clip-order"])
+    assert f"\n{claim}\n" in capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    main(["labs", "clip-order"])
+    said = capsys.readouterr().out
+    assert claim not in said
+    assert claim in said.replace("\n", " ")
+    assert max(map(len, said.partition("\x1b")[0].splitlines())) <= 40, "all before the first table's bold title"
+
+
 def answers_file(tmp_path, given, confidence=4):
     path = tmp_path / "answers.json"
     path.write_text(json.dumps({f"made/{key}": {"answer": answer, "confidence": confidence} for key, answer in given.items()}))

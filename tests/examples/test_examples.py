@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests import ready
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 READS_WITH = {"image_folder": "PIL", "saved_dataset": "datasets"}
@@ -17,10 +18,7 @@ READS_WITH = {"image_folder": "PIL", "saved_dataset": "datasets"}
 
 
 def run(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"HF_HOME": str(cwd / "cache")}
-    return subprocess.run(
-        [sys.executable, *map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
+    return ready.run(*map(str, words), cwd=cwd, env=os.environ | {"HF_HOME": str(cwd / "cache")})
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import ready
 from tests.no_room import NO_ROOM, no_room
 from truestep.engine.outcome import Outcome
 from truestep.errors import LedgerError
@@ -231,8 +232,7 @@ except LedgerError as error:
 """
     )
     path = tmp_path / "run.jsonl"
-    ran = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=60, check=True)
-    *numbers, last = ran.stdout.splitlines()
+    *numbers, last = ready.run("-c", code, str(path)).stdout.splitlines()
     assert last == f"LedgerError {len(numbers)} the ledger cannot be written: File too large"
     assert len(list(outcomes(path))) == len(numbers) > 3
     assert path.read_bytes().endswith(b"\n")
@@ -240,14 +240,12 @@ except LedgerError as error:
 
 def test_kill_9_leaves_every_recorded_attempt_readable(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER + "forever(sys.argv[1])", path], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        for _ in range(20):
-            process.stdout.readline()
-        process.send_signal(signal.SIGKILL)
-        recorded = 20 + len(process.stdout.read().splitlines())
+    process = ready.started("-c", WRITER + "forever(sys.argv[1])", str(path))
+    assert process.stdout is not None
+    for _ in range(20):
+        process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    recorded = 20 + len(process.communicate()[0].splitlines())
     kept = [outcome.counts.attempts for outcome in outcomes(path)]
     # one attempt may have been recorded and not yet announced; its announcement may also be torn
     assert kept == list(range(1, len(kept) + 1))

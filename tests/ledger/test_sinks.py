@@ -1,6 +1,5 @@
 """A sink sees what the file holds; one that fails is dropped, told and kept, and the run goes on."""
 
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import ready
 from truestep import sinks
 from truestep.cli.ledger import Command
 from truestep.engine.outcome import Outcome, Reason
@@ -201,8 +201,7 @@ def test_no_tracker_is_imported_before_a_ledger_opens_it() -> None:
     code = (
         "import sys, truestep; truestep.sinks.WandB(); print({'tensorboard', 'wandb', 'trackio', 'mlflow'} & sys.modules.keys())"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout == "set()\n"
+    assert ready.run("-c", code).stdout == "set()\n"
 
 
 class OwnRun:

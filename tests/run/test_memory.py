@@ -1,7 +1,5 @@
 """Memory that does not suffice for an attempt: what is told, and what stays the same where the run goes on by itself."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests import ready
 from truestep.ledger import outcomes, read, summarize
 from truestep.run import Saving, Settings, train
 
@@ -140,7 +139,7 @@ print(record.status, record.counts.completed, record.detail)
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell how much is mapped")
 def test_a_real_lack_of_memory_is_survived() -> None:
-    ended = subprocess.run([sys.executable, "-c", REAL], capture_output=True, text=True, check=False)
+    ended = ready.run("-c", REAL)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith(
         "budget 3 memory did not suffice for attempt 1 with accumulate=1: accumulate=2 from there on; "

@@ -1,13 +1,12 @@
 """The digits are what they are said to be. Whether a run reaches the target is tested with the run."""
 
 import importlib.util
-import subprocess
-import sys
 from importlib.machinery import ModuleSpec
 
 import pytest
 import torch
 
+from tests import ready
 from truestep.errors import TaskError
 from truestep.tasks import Digits
 from truestep.tasks import digits as module
@@ -82,5 +81,4 @@ def test_a_scikit_learn_that_keeps_the_digits_elsewhere_is_told_with_a_version_t
 
 def test_the_digits_are_read_without_importing_scikit_learn() -> None:
     code = "import sys; from truestep.tasks import Digits; Digits().splits(); print('sklearn' in sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout == "False\n"
+    assert ready.run("-c", code).stdout == "False\n"

@@ -16,7 +16,7 @@ def linear():
 
 
 def arrival_of(model, *optimizers):
-    return Arrival(optimizers, lambda: names_of(model, *optimizers))
+    return Arrival(optimizers, lambda: names_of(model, *optimizers), known={})
 
 
 def backward(model, factor=1.0):
@@ -152,3 +152,15 @@ def test_rows_that_a_sparse_gradient_does_not_store_are_0():
     with arrival_of(model, optimizer) as arrival:
         optimizer.step()
     assert arrival.gradients["weight"].tolist() == [[0, 0], [2, 2], [1, 1], [0, 0]]
+
+
+def test_a_parameter_that_comes_to_the_optimizer_within_the_window_has_its_name_too():
+    model = linear()
+    optimizer = torch.optim.SGD([model.weight], lr=0.1)
+    known = names_of(model, optimizer)
+    model.register_parameter("late", nn.Parameter(torch.ones(())))
+    with Arrival([optimizer], lambda: names_of(model, optimizer), known=known) as arrival:
+        optimizer.add_param_group({"params": [model.late]})
+        (model(torch.ones(4, 3)).sum() * model.late).backward()
+        optimizer.step()
+    assert set(arrival.gradients) == {"weight", "late"}

@@ -1,6 +1,7 @@
 """What the formats explain: derived from how it was computed, silent where they explain, loud where they do not."""
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -21,7 +22,7 @@ FP16 = Computed(
 FP32 = replace(FP16, unit=FLOAT32_UNIT, format="float32", smallest=2.0**-149, scale=1.0)
 
 
-def gap(error, *, reference=1.0, plain=1e-7, arrived=1.0, elements=100, finite=True):
+def gap(error, *, reference=1.0, plain=1e-7, arrived=1.0, elements=100):
     return Gap(
         name="w",
         elements=elements,
@@ -29,8 +30,7 @@ def gap(error, *, reference=1.0, plain=1e-7, arrived=1.0, elements=100, finite=T
         arrived=arrived,
         error=error,
         plain_error=plain,
-        inner=0.0,
-        finite=finite,
+        plain=reference,
     )
 
 
@@ -91,9 +91,9 @@ def test_one_window_that_cancels_is_measured_by_what_the_others_are_like():
 
 
 def test_what_is_not_finite_is_not_judged_where_it_is_right_and_beyond_where_one_of_the_two_is_finite():
-    assert verdict(gap(math.nan, finite=False, arrived=math.nan)).within is False
-    assert verdict(gap(math.nan, finite=False, reference=math.inf)).within is False
-    assert verdict(gap(math.nan, finite=False, reference=math.inf, arrived=math.inf)).within is None
+    assert verdict(gap(math.nan, arrived=math.nan)).within is False
+    assert verdict(gap(math.nan, reference=math.inf)).within is False
+    assert verdict(gap(math.nan, reference=math.inf, arrived=math.inf)).within is None
 
 
 def test_what_did_not_arrive_is_beyond_and_says_so_even_below_the_floor():
@@ -121,3 +121,24 @@ def test_the_derivation_divides_by_the_plain_full_batchs_own_roundoff():
     assert "e / 2^-8," in narrow
     assert "(u / 2^-8) e)" in narrow
     assert "2^-24" not in narrow
+
+
+def test_an_attempt_is_explained_as_each_of_its_gaps_is():
+    draw = random.Random(0)
+    seen = set()
+    for _ in range(4000):
+        computed = replace(draw.choice([FP16, FP32]), operations=draw.choice([1, 400, 1e6, 1e12]), kinks=draw.choice([0.0, 0.5]))
+        one = gap(
+            draw.choice([0.0, 1e-6, 1e-3, 0.39, 0.41, 1.0, 7.0, math.inf, math.nan]),
+            reference=draw.choice([0.0, 1e-9, 1.0, math.inf, math.nan]),
+            plain=draw.choice([0.0, 1e-7, 1.0]),
+            arrived=draw.choice([None, 0.0, 1.0, math.inf]),
+        )
+        if one.arrived in (None, 0.0):
+            one = replace(one, error=one.reference)
+        if not one.finite and math.isfinite(one.error):
+            continue  # a difference from what is not finite is not finite either
+        judged_so = verdict(one, computed).within is not False
+        assert computed.explain([one], whole=1.0) == judged_so
+        seen.add(judged_so)
+    assert seen == {True, False}

@@ -46,6 +46,7 @@ def test_the_share_grows_as_the_root_of_the_roundoff():
     assert coarse**2 == pytest.approx(expected / 0.5, rel=0.1)
 
 
+SAMPLES = torch.full((1, 1, 2), 0.3, dtype=torch.float64)
 MOVED = {
     "relu": F.relu,
     "relu6 at its lower kink": F.relu6,
@@ -65,6 +66,8 @@ MOVED = {
     "max along a dimension": lambda x: x.view(2, -1).max(0).values,
     "min along a dimension": lambda x: x.view(2, -1).min(0).values,
     "max pool": lambda x: F.max_pool2d(x.view(1, 1, 64, 64), 2),
+    "adaptive max pool": lambda x: F.adaptive_max_pool2d(x.view(1, 1, 64, 64), 30),
+    "fractional max pool": lambda x: F.fractional_max_pool2d(x.view(1, 1, 64, 64), 2, 30, _random_samples=SAMPLES),
 }
 
 
@@ -115,3 +118,43 @@ def test_a_max_pool_over_three_dimensions_and_a_maximum_of_one_element_are_looke
     assert watched(torch.max, torch.ones(())).risk(BFLOAT16) == 0
     assert watched(lambda x: x.amax(0), torch.ones(1, 4)).risk(BFLOAT16) == 0
     assert watched(torch.maximum, torch.zeros(()), torch.ones(3)).risk(BFLOAT16) == 0
+
+
+def fractional(function, *, kernel, to, planes, dimensions):
+    samples = torch.rand(planes, dimensions, dtype=torch.float64).view(1, planes, dimensions)
+    return lambda x: function(x, kernel, to, return_indices=True, _random_samples=samples)
+
+
+POOLS = {
+    "max pool": (lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), (1, 2, 5, 7)),
+    "adaptive to a divisor": (lambda x: F.adaptive_max_pool2d(x, (3, 2), return_indices=True), (1, 2, 6, 4)),
+    "adaptive to windows that overlap": (lambda x: F.adaptive_max_pool2d(x, (3, 4), return_indices=True), (2, 2, 5, 7)),
+    "adaptive to more than there are": (lambda x: F.adaptive_max_pool2d(x, (7, 2), return_indices=True), (1, 1, 3, 5)),
+    "adaptive without a batch": (lambda x: F.adaptive_max_pool2d(x, (2, 3), return_indices=True), (2, 5, 4)),
+    "adaptive along one dimension": (lambda x: F.adaptive_max_pool1d(x, 3, return_indices=True), (2, 2, 7)),
+    "adaptive over three dimensions": (lambda x: F.adaptive_max_pool3d(x, (2, 1, 3), return_indices=True), (1, 2, 3, 2, 5)),
+    "fractional": (fractional(F.fractional_max_pool2d, kernel=(2, 3), to=(3, 4), planes=3, dimensions=2), (1, 3, 7, 9)),
+    "fractional to one": (fractional(F.fractional_max_pool2d, kernel=2, to=1, planes=2, dimensions=2), (1, 2, 4, 3)),
+    "fractional over three": (
+        fractional(F.fractional_max_pool3d, kernel=(2, 1, 3), to=(2, 3, 2), planes=2, dimensions=3),
+        (1, 2, 5, 4, 6),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_the_runner_up_is_looked_for_in_the_windows_that_torch_takes(name):
+    torch.manual_seed(0)
+    pool, shape = POOLS[name]
+    elements = math.prod(shape)
+    x = torch.randperm(elements).double().view(shape)
+    [(distances, _, _)] = watched(pool, x)._met
+    most = pool(x)[0].flatten()
+    second = torch.full_like(most, -math.inf)
+    for place in range(elements):  # what is lifted above all is the largest of every window that it lies in
+        lifted = x.clone()
+        lifted.view(-1)[place] = elements
+        inside = (pool(lifted)[0].flatten() == elements) & (most != x.view(-1)[place])
+        second[inside] = second[inside].clamp(min=float(x.view(-1)[place]))
+    size = (2 * x.square().mean()).sqrt()
+    assert torch.equal(distances.flatten(), ((most - second) / size).float())

@@ -6,9 +6,12 @@ from torch import nn
 
 from truestep.engine.clip import ClipNorm, ClipValue
 from truestep.engine.randomness import TorchRandomState
+from truestep.engine.update import Update
+from truestep.verification.draws import Draws
 from truestep.verification.reference import clipped, drew_alike, references
 from truestep.verification.subject import Full
-from truestep.verification.subject_update import subject_of_step
+from truestep.verification.subject_state import Snapshot
+from truestep.verification.subject_update import subject_of_step, subject_of_update
 
 
 def subject_of(model, loss=None):
@@ -112,3 +115,19 @@ def test_two_passes_have_drawn_alike_where_the_devices_generator_says_so_too():
     assert not drew_alike(TorchRandomState(first, cpu, None), TorchRandomState(second, cpu, None))
     assert drew_alike(TorchRandomState(first, cuda, second), TorchRandomState(first, cuda, second))
     assert not drew_alike(TorchRandomState(first, cuda, first), TorchRandomState(first, cuda, second))
+
+
+@pytest.mark.parametrize("policy", ["fp32", "bf16-master", "bf16-pure"])
+def test_a_snapshot_returns_to_the_weights_that_the_optimizer_steps_too(policy):
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    update = Update(
+        model, lambda params: torch.optim.SGD(params, lr=0.5), loss=lambda model, x: model(x).square().mean(), policy=policy
+    )
+    subject, full = subject_of_update(update, title="linear"), full_of(torch.ones(4, 3))
+    start, before = Snapshot(subject.named().tensors, Draws.now(subject.device)), found_of(subject, full).judge
+    subject.attempt(full.window)
+    after = found_of(subject, full).judge
+    with start():
+        again = found_of(subject, full).judge
+    assert all(torch.equal(again[name], before[name]) and not torch.equal(after[name], before[name]) for name in before)

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
 
-from truestep.verification.subject_join import Unequal, full_of, joined, mapped
+from truestep.verification.subject import Full
+from truestep.verification.subject_join import Unequal, full_of, joined, mapped, mark_of
 
 
 class Pair(NamedTuple):
@@ -75,3 +76,37 @@ def test_that_whole_numbers_were_added_is_told(number):
     assert full_of([Pair(torch.ones(2, 1), number)] * 2).added
     assert not full_of([{"x": torch.ones(2), "length": number}]).added
     assert not full_of([{"x": torch.ones(2), "flag": True, "share": torch.tensor(0.5)}] * 2).added
+
+
+LEAVES = {
+    "numbers": torch.arange(6.0).view(2, 3),
+    "flags": torch.tensor([True, False]),
+    "narrow": torch.ones(2, dtype=torch.bfloat16),
+    "complex": torch.ones(2, dtype=torch.complex64),
+    "conjugate": torch.tensor([1j, 2.0]).conj(),
+    "turned": torch.arange(6.0).view(2, 3).T,
+    "sparse": torch.eye(2).to_sparse(),
+    "alone": torch.tensor(3),
+    "none": torch.zeros(0, 2),
+    "takes a gradient": torch.ones(2, requires_grad=True),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_window_has_the_mark_of_its_copy_and_no_others(name):
+    leaf, number = LEAVES[name], torch.tensor(1)
+    other = ~leaf if name == "flags" else leaf * 2
+    one, copied, changed = (mark_of(Full([(each, number)], None, "no")) for each in (leaf, leaf.detach().clone(), other))
+    assert one == copied
+    assert (one == changed) == (name == "none")
+
+
+def test_equal_examples_have_another_mark_where_they_are_split_otherwise_or_come_in_another_order():
+    rows = torch.arange(12.0).view(4, 3)
+    splits = [rows.split(2), rows.split([1, 3]), rows.flip(0).split(2), [rows]]
+    assert len({mark_of(full_of([(part,) for part in split])) for split in splits}) == len(splits)
+
+
+def test_windows_without_tensors_are_the_same_as_themselves_alone():
+    one, other = [[object()], [object()]]
+    assert mark_of(full_of(one)) == mark_of(full_of(one)) != mark_of(full_of(other))

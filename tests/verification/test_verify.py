@@ -275,13 +275,13 @@ def test_a_window_that_comes_again_brings_its_roundings_again_and_makes_no_inter
 def test_a_direction_that_the_plain_full_batch_has_too_is_allowed_as_a_rounding_is():
     model = net()
     comparison = Comparison(subject_of_step(lambda window: None, model=model, optimizer=sgd(model), loss=loss_of))
-    gap = Gap(name="w", elements=1, reference=1.0, arrived=1.0, error=0.0, plain_error=0.0, inner=1.02, finite=True)
+    gap = Gap(name="w", elements=1, reference=1.0, arrived=1.02, error=0.02, plain_error=0.0, plain=1.0)
     computed = Computed(
         unit=2.0**-8, format="bfloat16", operations=1, smallest=0.0, scale=1.0, microbatches=1, kinks=0.0, judged_by_float64=True
     )
     found = {}
     for plain in (1.0, 1.0 + 2.0**-23):
-        whole = replace(gap, plain_inner=plain)
+        whole = replace(gap, plain=plain, plain_error=plain - 1.0)
         comparison._compared = [Compared(k, {"w": whole}, whole, computed, fresh=True) for k in range(3)]
         found[plain] = [comparison._bias(), comparison._bias("w")]
     assert [bias.allowed for bias in found[1.0]] == [3 * 2.0**-8] * 2

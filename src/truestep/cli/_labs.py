@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from truestep.cli._lines import broken
 from truestep.cli._output import print_table
 from truestep.labs.asking.values import plain, said
 
@@ -26,26 +28,31 @@ def print_verdict(lab: Lab, shown: Shown) -> None:
 
 
 def print_lab(lab: Lab, shown: Shown) -> None:
-    """The lab as text."""
-    print(f"{lab.title} ({lab.name}, {' '.join(lab.facts)})\n\n{lab.claim}\nSource: {lab.source}.")
+    """The lab as text; its lines are broken between words where a terminal would break them within."""
+    _say(f"{lab.title} ({lab.name}, {' '.join(lab.facts)})")
+    print()
+    _say(lab.claim)
+    _say(f"Source: {lab.source}.")
     if lab.condition:
-        print(f"Only: {lab.condition}")
+        _say(f"Only: {lab.condition}")
     print()
     print_table("What theory gives, and what was measured", _COLUMNS, map(_row, shown.checks))
     for check in shown.checks:
-        print(f"  {check.what}: {check.because}.")
-    for wrong in shown.wrong:
+        _say(f"  {check.what}: {check.because}.")
+    beside = [(f"Wrong: {wrong.how}; {wrong.damage}", wrong.check) for wrong in shown.wrong]
+    beside += [(f"Edge: {edge.where}", edge.check) for edge in shown.edges]
+    for title, check in beside:
         print()
-        print_table(f"Wrong: {wrong.how}; {wrong.damage}", _COLUMNS, [_row(wrong.check)])
-        print(f"  {wrong.check.because}.")
-    for edge in shown.edges:
-        print()
-        print_table(f"Edge: {edge.where}", _COLUMNS, [_row(edge.check)])
-        print(f"  {edge.check.because}.")
+        print_table(title, _COLUMNS, [_row(check)])
+        _say(f"  {check.because}.")
     for table in shown.tables:
         print()
         _print(table)
     print()
+
+
+def _say(line: str) -> None:
+    print(broken(line) if sys.stdout.isatty() else line)
 
 
 def _row(check: Check) -> list[str]:

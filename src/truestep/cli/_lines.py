@@ -79,11 +79,15 @@ def print_script(script: str) -> None:
 
 def tell(*paragraphs: str, gap: bool = True) -> None:
     """Each line of each paragraph, broken at the width of the terminal, or COLUMNS."""
-    width = max(20, min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns))
     if gap:
         print()
     for paragraph in paragraphs:
         for line in paragraph.split("\n"):
-            lead = " " * (len(line) - len(line.lstrip(" -")))
-            broken = textwrap.wrap(line, width, subsequent_indent=lead, break_long_words=False, break_on_hyphens=False)
-            print("\n".join(broken))
+            print(broken(line))
+
+
+def broken(line: str) -> str:
+    """A line, broken between words at the width of the terminal, or COLUMNS; what follows stands below its first word."""
+    width = max(20, min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns))
+    lead = " " * (len(line) - len(line.lstrip(" -")))
+    return "\n".join(textwrap.wrap(line, width, subsequent_indent=lead, break_long_words=False, break_on_hyphens=False))

@@ -38,9 +38,9 @@ def loss_scale(written: str | None) -> LossScale | None:
     return scale_of(scale)
 
 
-def demand_writable(path: Path) -> None:
+def demand_writable(path: Path, *, hint: str = "name a file in a folder that exists") -> None:
     """FileError where no file can be written there: asked before the work that it is to hold."""
     try:
         atomic.prove_writable(path)
     except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror}", hint="name a file in a folder that exists") from error
+        raise FileError(f"{path} cannot be written: {error.strerror}", hint=hint) from error

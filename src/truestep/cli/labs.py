@@ -158,7 +158,7 @@ def _write_site(folder: Path, labs: tuple[Lab, ...]) -> int:
     from truestep.pages.labs import prepare, write  # noqa: PLC0415 - jinja2, which other labs do without
 
     prepare(folder)
-    demand_writable(folder / "index.html")
+    demand_writable(folder / "index.html", hint="name a folder that can be written to")
     record = site(labs)
     print(f"page  {write(record, folder)}", file=sys.stderr)
     return 0 if all(each["holds"] for each in record["labs"]) else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ def step(optimizers: Sequence[Optimizer], gradients: list[Tensor], factor: float
         others = [optimizer for optimizer, itself in zip(optimizers, divides, strict=True) if not itself]
         gradients = elements_of([p.grad for p in parameters_of(*others)])
     if gradients:
-        multiply(gradients, factor)
+        multiply(gradients[::-1], factor)  # the norm left the last in the processor's cache, and the step begins with the first
     for optimizer, itself in zip(optimizers, divides, strict=True):
         if itself:
             _divide_and_step(optimizer, torch.full((), 1.0 / factor, dtype=torch.float32, device=device))
@@ -60,8 +60,9 @@ def _divide_and_step(optimizer: Any, divisor: Tensor) -> None:
 class AllOrNone:
     """What an exception inside a step leaves: everything as before where a copy was kept, else an update that refuses to go on.
 
-    A copy of weights and optimizer state is kept for the first step, in which most faults show, and for every step that evaluates
-    the loss again; an ordinary step pays for none. One that raises before it has written anything leaves nothing to be mended.
+    A copy of weights and optimizer state is kept for the first step, in which most faults show, in the host's memory, so that the
+    peak of a CUDA device is none the higher; and for every step that evaluates the loss again, on the device. An ordinary step
+    pays for none. One that raises before it has written anything leaves nothing to be mended.
     """
 
     def __init__(self, optimizers: Sequence[Optimizer]) -> None:
@@ -73,7 +74,7 @@ class AllOrNone:
     @contextmanager
     def __call__(self, params: Sequence[Parameter], *, undoable: bool = False) -> Iterator[None]:
         """One step of all optimizers."""
-        kept = _Kept(self._optimizers, params) if undoable or not self._proven else None
+        kept = _Kept(self._optimizers, params, on_host=not undoable) if undoable or not self._proven else None
         silent = any(map(_is_fused, self._optimizers))  # whose kernels move no version
         before = None if kept is not None or silent else self._written(params)
         try:
@@ -107,15 +108,37 @@ def _first_state(optimizer: Optimizer) -> dict[str, Any]:
     return state if isinstance(state, dict) else {}
 
 
+class _Aside(NamedTuple):
+    """A copy of something, of a dictionary one of each value; and the device where a tensor belongs."""
+
+    copied: Any
+    device: torch.device | None = None
+
+    @staticmethod
+    def of(value: Any, *, on_host: bool) -> _Aside:
+        """A copy of `value`, with its tensors in the host's memory if `on_host`."""
+        if isinstance(value, dict):
+            return _Aside({key: _Aside.of(each, on_host=on_host) for key, each in value.items()})
+        if not isinstance(value, Tensor):
+            return _Aside(copy.deepcopy(value))
+        return _Aside(value.detach().to("cpu" if on_host else value.device, copy=True), value.device)
+
+    def back(self) -> Any:
+        """What was copied, where it belongs."""
+        if isinstance(self.copied, dict):
+            return {key: each.back() for key, each in self.copied.items()}
+        return self.copied if self.device is None else self.copied.to(self.device)
+
+
 class _Kept:
     """Weights, state and settings of optimizers, to be put back."""
 
-    def __init__(self, optimizers: Sequence[Optimizer], params: Sequence[Parameter]) -> None:
-        self._weights = [(p, p.data, p.detach().clone()) for p in params]
+    def __init__(self, optimizers: Sequence[Optimizer], params: Sequence[Parameter], *, on_host: bool) -> None:
+        self._weights = [(p, p.data, _Aside.of(p, on_host=on_host)) for p in params]
         self._optimizers = [
             (
                 optimizer,
-                {p: copy.deepcopy(state) for p, state in optimizer.state.items()},
+                {p: _Aside.of(state, on_host=on_host) for p, state in optimizer.state.items()},
                 [dict(group) for group in optimizer.param_groups],
             )
             for optimizer in optimizers
@@ -126,10 +149,10 @@ class _Kept:
         for p, data, values in self._weights:
             p.grad = None  # it may have another format than the weights that return
             p.data = data
-            p.copy_(values)
+            p.copy_(values.back())
         for optimizer, state, groups in self._optimizers:
             optimizer.state.clear()
-            optimizer.state.update(state)
+            optimizer.state.update({p: held.back() for p, held in state.items()})
             for group, kept in zip(optimizer.param_groups, groups, strict=True):
                 group.clear()
                 group.update(kept)

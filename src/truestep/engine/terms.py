@@ -52,6 +52,10 @@ class TermShares:
 
     def summands(self, loss: Loss, weight: Weight) -> list[Summand]:
         """The terms that weigh something. WeightError and LossError unless total, weight and loss have the same terms."""
+        alone = self._each.get(None)
+        if alone is not None and isinstance(loss, Tensor) and isinstance(weight, (float, int)):  # nearly every loss
+            share = alone.share(weight)
+            return [Summand(None, loss, share, weight)] if share else []
         losses, weights = _by_term(loss), _by_term(weight)
         _demand_alike(WeightError, ("the weight", weights), ("the window's total", self._each))
         _demand_alike(LossError, ("the loss", losses), ("its weight", weights))

@@ -17,10 +17,16 @@ class Arrival:
     A fused optimizer that is handed `grad_scale` divides by it in its kernel, and with `found_inf` set does nothing: what it
     gets is divided here in the same way, or counts as no step. An optimizer that is given a closure has its gradient after the
     closure's first evaluation. The first step of each optimizer is kept, and further ones are counted.
+
+    Args:
+        names: the names of parameters by their ids, looked up anew where `known` lacks one.
+        known: names of parameters that live at least as long as this.
     """
 
-    def __init__(self, optimizers: Sequence[Optimizer], names: Callable[[], Mapping[int, str]]) -> None:
-        self._optimizers, self._names = tuple(optimizers), names
+    def __init__(
+        self, optimizers: Sequence[Optimizer], names: Callable[[], Mapping[int, str]], *, known: Mapping[int, str]
+    ) -> None:
+        self._optimizers, self._names, self._known = tuple(optimizers), names, known
         self.gradients: dict[str, Tensor] = {}
         self.steps = [0] * len(self._optimizers)
         self.withheld = [False] * len(self._optimizers)
@@ -92,11 +98,10 @@ class Arrival:
 
     @torch.no_grad()
     def _keep(self, optimizer: Optimizer, divisor: Tensor | None) -> None:
-        names = self._names()
-        for group in optimizer.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self.gradients[names[id(p)]] = _dense(p.grad) if divisor is None else _dense(p.grad) / divisor
+        held = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        names = self._known if all(id(p) in self._known for p in held) else self._names()
+        for p in held:
+            self.gradients[names[id(p)]] = _dense(p.grad) if divisor is None else _dense(p.grad) / divisor
 
 
 def _dense(gradient: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from truestep.verification.arrival import Arrival
 from truestep.verification.bias import Bias, bias_among
 from truestep.verification.criterion import FLOAT32_UNIT, Computed, Judgement, Level, derivation, judged
 from truestep.verification.cut import Length
+from truestep.verification.draws import Draws
 from truestep.verification.gap import Gap, gaps, whole
 from truestep.verification.leftover import Leftover
 from truestep.verification.reference import Gradients, References, clipped, kinks_of, references
@@ -43,6 +44,10 @@ class Compared(NamedTuple):
     fresh: bool
     """Whether no attempt before it had the same window."""
 
+    def judged(self, name: str, level: Level) -> Judgement:
+        """One parameter of it."""
+        return judged(self.gaps[name], level, self.computed, whole=self.whole.reference)
+
 
 class Comparison:
     """Everything that the attempts so far have shown."""
@@ -58,6 +63,7 @@ class Comparison:
         self._rounded: Roundings | None = None
         self._plain: Roundings | None = None
         self._before: Gradients | None = None
+        self._drawn: Draws | None = None
         self._suspect: Suspect | None = None
         self._left: str | None = None
         """What was not zeroed before the first window that began with something left."""
@@ -67,10 +73,11 @@ class Comparison:
         subject, index = self._subject, self._attempts
         self._attempts += 1
         self._microbatches = self._microbatches or len(full.window)
-        start, scale = Snapshot(subject.model, subject.optimizers), subject.scale()
-        named = subject.named()
+        self._drawn = Draws.now(subject.device) if self._drawn is None else self._drawn.again()
+        named, scale = subject.named(), subject.scale()
+        start = Snapshot(named.tensors, self._drawn)
         found, held = self._references(full, named, start), named.stepped
-        arrival = Arrival(subject.optimizers, subject.names)
+        arrival = Arrival(subject.optimizers, subject.names, known=named.names)
         counting = Counting(paused=lambda: arrival.stepping) if self._rounded is None else None
         left = Leftover(named.trained)
         with counting or nullcontext(), arrival, left:
@@ -89,7 +96,7 @@ class Comparison:
             with start():
                 kinks = kinks_of(subject, full, doubled=found.why_not is None)
             computed = replace(computed, kinks=kinks.risk(computed.unit))
-        mark = mark_of(full.window)
+        mark = mark_of(full)
         self._compared.append(Compared(index, {gap.name: gap for gap in measured}, together, computed, mark not in self._marks))
         self._marks.add(mark)
         self._note_what_limits(full, found, arrival)
@@ -187,12 +194,12 @@ class Comparison:
         """Of every parameter at every attempt, by what all attempts tell of its level."""
         found = {}
         for name in dict.fromkeys(name for each in self._compared for name in each.gaps):
-            seen = [each for each in self._compared if name in each.gaps]
-            level = Level.of([each.gaps[name] for each in seen])
-            found[name] = [
-                (each.attempt, judged(each.gaps[name], level, each.computed, whole=each.whole.reference)) for each in seen
-            ]
+            level = self._level(name)
+            found[name] = [(each.attempt, each.judged(name, level)) for each in self._compared if name in each.gaps]
         return found
+
+    def _level(self, name: str) -> Level:
+        return Level.of([each.gaps[name] for each in self._compared if name in each.gaps])
 
     def _look(self, traces: Traces) -> None:
         """Where this attempt is beyond, the first to be so, read what it looks like.
@@ -200,7 +207,7 @@ class Comparison:
         Later ones start from where a wrong update has led: with SGD they may be blown up beyond reading.
         """
         last = self._compared[-1]
-        if any(at == last.attempt and found.within is False for every in self._judgements().values() for at, found in every):
+        if any(last.judged(name, self._level(name)).within is False for name in last.gaps):
             self._suspect = suspect.read(self._subject, traces, last.computed, before=self._before)
 
     def _note_what_limits(self, full: Full, found: References, arrival: Arrival) -> None:

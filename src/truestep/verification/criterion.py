@@ -73,7 +73,11 @@ class Computed:
     def explain(self, every: Sequence[Gap], *, whole: float) -> bool:
         """Whether each gap of this attempt is explained, or cannot be judged, by what it tells itself: the other attempts can
         only explain more."""
-        return all(judged(gap, Level.of([gap]), self, whole=whole).within is not False for gap in every)
+        share = min(LIMIT, self.relative)  # no tolerance is smaller
+        return all(
+            gap.error <= share * gap.reference < math.inf or judged(gap, Level.of([gap]), self, whole=whole).within is not False
+            for gap in every
+        )
 
     def floor(self, elements: int) -> float:
         """What underflow takes from a gradient of so many elements, in original units."""

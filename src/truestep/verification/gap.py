@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-TOGETHER = 2**16
-"""Elements that are measured at once: a larger tensor is measured alone, whose norms are then summed pairwise."""
+TOGETHER = 2**18
+"""Elements whose differences are held at once, in float64; those of a larger tensor are held alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +28,18 @@ class Gap:
     """|a - r|; |r| where nothing arrived."""
     plain_error: float
     """|f - r|, of the plain float32 full batch."""
-    inner: float
-    """<a, r>."""
-    finite: bool
-    """Whether all elements of what arrived and of r are finite."""
-    plain_inner: float | None = None
-    """<f, r>; None where it was not computed."""
+    plain: float
+    """|f|."""
+
+    @property
+    def finite(self) -> bool:
+        """Whether all elements of what arrived and of r are finite."""
+        return math.isfinite(self.reference) and math.isfinite(self.arrived or 0.0)
+
+    @property
+    def inner(self) -> float:
+        """<a, r>, by the law of cosines: to a few units of float64 of the larger of |a|^2 and |r|^2."""
+        return _inner(self.arrived or 0.0, self.reference, self.error)
 
     @property
     def relative(self) -> float | None:
@@ -68,14 +74,14 @@ class Gap:
     @property
     def plain_signed(self) -> float | None:
         """The same of the plain float32 full batch."""
-        return None if self.plain_inner is None else _over(self.plain_inner - self.reference**2, self.reference**2)
+        return _over(_inner(self.plain, self.reference, self.plain_error) - self.reference**2, self.reference**2)
 
 
 def gaps(arrived: Mapping[str, Tensor], plain: Mapping[str, Tensor], reference: Mapping[str, Tensor]) -> list[Gap]:
     """The gap of every parameter that any of the three knows; one that the reference lacks is 0 there."""
     names = dict.fromkeys([*reference, *plain, *arrived])
     trios = [_trio(name, arrived.get(name), plain.get(name), reference.get(name)) for name in names]
-    return [_gap(trio, numbers) for group in _grouped(trios) for trio, numbers in zip(group, _numbers(group), strict=True)]
+    return [gap for group in _grouped(trios) for gap in _gaps(group)]
 
 
 def whole(every: list[Gap]) -> Gap:
@@ -87,14 +93,12 @@ def whole(every: list[Gap]) -> Gap:
         arrived=math.hypot(*(each.arrived or 0.0 for each in every)),
         error=math.hypot(*(each.error for each in every)),
         plain_error=math.hypot(*(each.plain_error for each in every)),
-        inner=sum(each.inner for each in every),
-        finite=all(each.finite for each in every),
-        plain_inner=sum(each.plain_inner or 0.0 for each in every),
+        plain=math.hypot(*(each.plain for each in every)),
     )
 
 
 class _Trio(NamedTuple):
-    """Three gradients of one parameter, each laid out flat; 0 where it is not there."""
+    """Three gradients of one parameter; 0 where one is not there."""
 
     name: str
     elements: int
@@ -105,61 +109,46 @@ class _Trio(NamedTuple):
 
 
 def _trio(name: str, *three: Tensor | None) -> _Trio:
-    flats = [None if each is None else _flat(each) for each in three]
-    like = next(each for each in three if each is not None)
-    a, f, r = (torch.zeros_like(_flat(like)) if each is None else each for each in flats)
-    return _Trio(name, like.numel(), three[0] is not None, a, f, r)
+    found = next(each for each in three if each is not None)
+    a, f, r = (torch.zeros_like(found) if each is None else each for each in three)
+    if found.is_complex():
+        a, f, r = map(torch.view_as_real, (a, f, r))
+    return _Trio(name, found.numel(), three[0] is not None, a, f, r)
 
 
 def _grouped(trios: Sequence[_Trio]) -> Iterator[list[_Trio]]:
-    """As many as fit together, in their order: an operation on many small tensors costs as much as one on a single one."""
+    """As many as are held together, in their order."""
     group: list[_Trio] = []
     elements = 0
     for trio in trios:
-        size = trio.elements
-        if group and (elements + size > TOGETHER or trio.reference.device != group[0].reference.device):
+        if group and (elements + trio.elements > TOGETHER or trio.reference.device != group[0].reference.device):
             yield group
             group, elements = [], 0
         group.append(trio)
-        elements += size
+        elements += trio.elements
     if group:
         yield group
 
 
-def _numbers(group: Sequence[_Trio]) -> list[list[float]]:
-    """|r|, |a|, |a - r|, |f - r|, <a, r> and <f, r> of each."""
-    a, f, r = (_end_to_end(flats) for flats in zip(*(trio[3:] for trio in group), strict=True))
-    if len(group) == 1:
-        alone = [*map(torch.linalg.vector_norm, (r, a, a - r, f - r)), torch.dot(a, r), torch.dot(f, r)]
-        return [torch.stack(alone).tolist()]  # one wait for a device, not six
-    lengths = torch.tensor([trio.reference.numel() for trio in group], device=r.device)
-    squares = torch.stack([r * r, a * a, (a - r).square_(), (f - r).square_(), a * r, f * r], dim=1)
-    sums = torch.segment_reduce(squares, "sum", lengths=lengths, axis=0, unsafe=True)
-    return torch.cat([sums[:, :4].sqrt(), sums[:, 4:]], dim=1).tolist()
+def _gaps(group: Sequence[_Trio]) -> Iterator[Gap]:
+    a, f = [trio.arrived for trio in group], [trio.plain for trio in group]
+    r = [trio.reference.double() for trio in group]
+    held = [*r, *a, *f, *torch._foreach_sub(r, a), *torch._foreach_sub(r, f)]
+    norms = torch.stack(torch._foreach_norm(held, 2, torch.float64)).view(5, -1)  # one wait for a device
+    for trio, (reference, arrived, plain, error, plain_error) in zip(group, norms.T.tolist(), strict=True):
+        yield Gap(
+            name=trio.name,
+            elements=trio.elements,
+            reference=reference,
+            arrived=arrived if trio.arrives else None,
+            error=error,
+            plain_error=plain_error,
+            plain=plain,
+        )
 
 
-def _end_to_end(flats: Sequence[Tensor]) -> Tensor:
-    """In float64."""
-    return (torch.cat(tuple(flats)) if len(flats) > 1 else flats[0]).double()
-
-
-def _gap(trio: _Trio, numbers: Sequence[float]) -> Gap:
-    length, size, error, plain_error, inner, plain_inner = numbers
-    return Gap(
-        name=trio.name,
-        elements=trio.elements,
-        reference=length,
-        arrived=size if trio.arrives else None,
-        error=error,
-        plain_error=plain_error,
-        inner=inner,
-        finite=math.isfinite(length) and math.isfinite(size),
-        plain_inner=plain_inner,
-    )
-
-
-def _flat(gradient: Tensor) -> Tensor:
-    return (torch.view_as_real(gradient) if gradient.is_complex() else gradient).reshape(-1)
+def _inner(one: float, other: float, apart: float) -> float:
+    return (one * one + other * other - apart * apart) / 2
 
 
 def _over(part: float, of: float) -> float | None:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from truestep.verification import pools
 from truestep.verification.roundings import run
 
 NEAR = 4.0
@@ -108,25 +109,8 @@ def _smallest(x: Tensor, dims: int | Sequence[int] = (), *_: Any) -> Met:
     return _largest(-x, dims)
 
 
-def _pooled(spatial: int) -> Callable[..., Met]:
-    """Of each window of a max pool over so many dimensions; what is padded is never the largest."""
-
-    def found(x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, *_: Any) -> Met:
-        kernels, strides, paddings, dilations = (_each(v, spatial) for v in (kernel, stride or kernel, padding, dilation))
-        sides = [
-            (before, before + stride - 1) for before, stride in zip(paddings, strides, strict=True)
-        ]  # the last may stand out
-        patches = nn.functional.pad(x, [side for pair in reversed(sides) for side in pair], value=-math.inf)
-        for place, (size, step, apart) in enumerate(zip(kernels, strides, dilations, strict=True)):
-            patches = patches.unfold(x.dim() - spatial + place, (size - 1) * apart + 1, step)[..., ::apart]
-        return _runner_up(patches.flatten(-spatial), x)
-
-    return found
-
-
-def _each(value: int | Sequence[int], count: int) -> list[int]:
-    values = [value] if isinstance(value, int) else list(value)
-    return values * count if len(values) == 1 else values
+def _pooled(rows: pools.Rows) -> Callable[..., Met]:
+    return lambda x, *args: _runner_up(rows(x, *args), x)
 
 
 def _runner_up(rows: Tensor, x: Tensor) -> Met:
@@ -173,6 +157,10 @@ _KINKS: dict[Any, Callable[..., Met]] = {
     _aten.min.default: _smallest,
     _aten.min.dim: _smallest,
     _aten.amin.default: _smallest,
-    _aten.max_pool2d_with_indices.default: _pooled(2),
-    _aten.max_pool3d_with_indices.default: _pooled(3),
+    _aten.max_pool2d_with_indices.default: _pooled(pools.regular(2)),
+    _aten.max_pool3d_with_indices.default: _pooled(pools.regular(3)),
+    _aten.adaptive_max_pool2d.default: _pooled(pools.adaptive),
+    _aten.adaptive_max_pool3d.default: _pooled(pools.adaptive),
+    _aten.fractional_max_pool2d.default: _pooled(pools.fractional(2)),
+    _aten.fractional_max_pool3d.default: _pooled(pools.fractional(3)),
 }

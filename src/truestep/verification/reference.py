@@ -14,10 +14,11 @@ from torch.nn import Parameter
 from truestep.engine.clip import Clip
 from truestep.engine.gradients import exact_norm
 from truestep.engine.policy import POLICIES
-from truestep.engine.randomness import Drawn, TorchRandomState
+from truestep.engine.randomness import TorchRandomState
 from truestep.errors import LossError
 from truestep.probe.buffers import Buffers
 from truestep.tasks.place import line_of
+from truestep.verification.draws import Draws
 from truestep.verification.kinks import Kinks
 from truestep.verification.roundings import Counting
 from truestep.verification.subject import Full, Subject
@@ -40,7 +41,7 @@ class References:
 
 
 def references(
-    subject: Subject, full: Full, trained: Params, *, drawn: Drawn | None = None, counting: Counting | None = None
+    subject: Subject, full: Full, trained: Params, *, drawn: Draws | None = None, counting: Counting | None = None
 ) -> References:
     """Both from the present state, which is afterwards as it was: parameters, gradients, buffers, random state.
 
@@ -52,11 +53,11 @@ def references(
     with subject.in_float32(), _as_before(subject, drawn) as again:
         with counting or nullcontext():
             plain = _plain(subject, full, trained)
-        first = Drawn.now(subject.device).torchs
+        first = TorchRandomState.now(subject.device)
         again()
         try:
             judge = _in_float64(subject, full, trained)
-            alike = drew_alike(first, Drawn.now(subject.device).torchs)
+            alike = drew_alike(first, TorchRandomState.now(subject.device))
             why_not = None if alike else "the model draws other numbers in float64"
         except Exception as error:
             why_not = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
@@ -133,9 +134,9 @@ def _dense(gradient: Tensor) -> Tensor:
 
 
 @contextmanager
-def _as_before(subject: Subject, drawn: Drawn | None = None) -> Iterator[Callable[[], None]]:
+def _as_before(subject: Subject, drawn: Draws | None = None) -> Iterator[Callable[[], None]]:
     """Buffers and random state, at the end and whenever it is called; a plain forward and backward write no parameter."""
-    buffers, drawn = Buffers(subject.model), drawn or Drawn.now(subject.device)
+    buffers, drawn = Buffers(subject.model), drawn or Draws.now(subject.device)
     buffers.keep()
 
     def again() -> None:

@@ -43,6 +43,8 @@ class Named(NamedTuple):
     """Those that are in an optimizer."""
     names: Mapping[int, str]
     """Of each parameter that is stepped, and of the model's, by its id."""
+    tensors: tuple[Tensor, ...]
+    """These parameters and the model's buffers: all that an attempt may write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +75,18 @@ class Subject:
     @property
     def device(self) -> torch.device:
         """Where the parameters lie."""
-        return parameters_of(*self.optimizers)[0].device
+        every = (p for optimizer in self.optimizers for group in optimizer.param_groups for p in group["params"])
+        first: Tensor = next(every)
+        return first.device
 
     def named(self) -> Named:
         """The parameters as they stand; they are looked up once an attempt, for that takes long in a model of many."""
         names = self.names()
         stepped = {names[id(p)]: p for p in parameters_of(*self.optimizers)}
         every = stepped | dict(self.model.named_parameters())
-        return Named({name: p for name, p in every.items() if p.requires_grad}, frozenset(stepped), names)
+        trained = {name: p for name, p in every.items() if p.requires_grad}
+        tensors = {id(each): each for each in (*stepped.values(), *every.values(), *self.model.buffers())}
+        return Named(trained, frozenset(stepped), names, tuple(tensors.values()))
 
     def weights(self, window: Sequence[Any]) -> list[Weight]:
         """What each microbatch of `window` weighs; 1 for losses that come as shares, which nobody weighs."""

@@ -1,5 +1,6 @@
 """What was measured is right; of what was not, it is said why it tempts; what cannot be read is no answer."""
 
+import math
 from datetime import date, timedelta
 
 import pytest
@@ -92,6 +93,15 @@ def test_what_cannot_be_read_says_what_can(key, words):
     with pytest.raises(UsageError) as raised:
         grade(ASKS[key], words, SHOWN, found=Faults(faults=()) if key == "find" else None)
     assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"), [(None, "null"), (True, "true"), ([1], "[1]"), ("a lot", "'a lot'"), (math.nan, "NaN")]
+)
+def test_what_cannot_be_read_is_shown_as_it_was_written(words, shown):
+    with pytest.raises(UsageError) as raised:
+        grade(ASKS["number"], words, SHOWN)
+    assert raised.value.summary == f"{shown} cannot be read as a number"
 
 
 def test_words_that_nobody_has_graded_have_no_points():

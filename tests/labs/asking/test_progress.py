@@ -2,6 +2,7 @@
 
 import json
 import random
+import resource
 import subprocess
 import sys
 import time
@@ -73,7 +74,11 @@ def test_a_writer_that_is_killed_leaves_whole_lines(tmp_path):
     assert kept.answered
 
 
-@pytest.mark.parametrize("content", [b"import torch\nmodel = 1\n", b"\x00\xff\x80", b'{"a": 1}\n{"a": 2}\n', b"[]\n"])
+ALONE = (b'{"a": 1}\n', b'{"a": 1', b'{"schema": 1, "kind": "header"}\n', b'\n{"a": 1', b"[" * 100_000)
+"""One line alone may be a torn record of ours. These are none."""
+
+
+@pytest.mark.parametrize("content", [b"import torch\nmodel = 1\n", b"\x00\xff\x80", b'{"a": 1}\n{"a": 2}\n', b"[]\n", *ALONE])
 def test_a_file_of_something_else_is_refused_and_stays_as_it_is(tmp_path, content):
     path = tmp_path / "train.py"
     path.write_bytes(content)
@@ -110,10 +115,19 @@ def test_a_place_that_cannot_be_written_is_said_before_the_first_question(tmp_pa
         assert "--progress-file" in raised.value.hint
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
-def test_a_full_disk_is_said():
-    with pytest.raises(FileError, match="cannot be written"):
-        append(Path("/dev/full"), answered(0))
+def test_a_full_disk_is_said_and_what_was_kept_stays(tmp_path):
+    path = tmp_path / "labs.jsonl"
+    append(path, answered(0))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, limits[1]))  # there is room for five bytes
+    try:
+        with pytest.raises(FileError, match="cannot be written"):
+            append(path, answered(1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert read(path).answered == (answered(0),)
+    append(path, answered(2))
+    assert read(path).answered == (answered(0), answered(2))
 
 
 def test_its_home_is_the_state_folder():

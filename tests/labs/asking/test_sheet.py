@@ -50,6 +50,10 @@ def test_a_building_exercise_brings_its_file():
         ('{"made/numbr": {"answer": 1}}', "made/numbr"),
         ('{"made/number": 1}', "no answer under"),
         ('{"made/number": {"confidence": 1}}', "no answer under"),
+        ('{"made/number": {"answer": 1, "confidense": 3}}', "'confidense' under 'made/number', which is not read"),
+        ('{"made/number": {"answer": 1}, "made/number": {"answer": 2}}', "'made/number' twice"),
+        ('{"made/number": {"answer": 1, "answer": 2}}', "'answer' twice"),
+        ("[" * 100_000, "no JSON"),
     ],
 )
 def test_what_is_no_file_of_answers_is_a_usage_error(tmp_path, content, said):

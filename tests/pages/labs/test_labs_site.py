@@ -121,6 +121,51 @@ def test_a_folder_that_cannot_be_made_is_said_so(tmp_path):
         write(record(), tmp_path / "file" / "site")
 
 
+def test_a_file_in_place_of_the_folder_is_said_to_be_one(tmp_path):
+    (tmp_path / "site").write_text("mine")
+    with pytest.raises(FileError, match="site is a file"):
+        write(record(), tmp_path / "site")
+    assert (tmp_path / "site").read_text() == "mine"
+
+
+def test_an_older_site_is_written_anew(tmp_path):
+    older = tmp_path / f"{NAMES[0]}.html"
+    write(record(), tmp_path)
+    kept, count = older.read_bytes(), len(list(tmp_path.iterdir()))
+    older.write_bytes(kept.replace(b"truestep</", b"trueshtep</"))
+    assert write(record(), tmp_path) == tmp_path / "index.html"
+    assert (older.read_bytes(), len(list(tmp_path.iterdir()))) == (kept, count)
+
+
+@pytest.mark.parametrize("name", ["index.html", f"{NAMES[1]}.html"])
+def test_a_page_of_somebody_elses_is_not_overwritten_and_nothing_is_written_beside_it(tmp_path, name):
+    (tmp_path / name).write_text("<title>My page · mine</title>")
+    with pytest.raises(FileError, match=f"{name} is no page of the labs") as raised:
+        write(record(), tmp_path)
+    assert raised.value.hint == "name an empty folder"
+    assert (tmp_path / name).read_text() == "<title>My page · mine</title>"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_page_of_somebody_elses_is_told_before_any_lab_is_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("truestep.labs.tables.site.site", lambda _: pytest.fail("labs were run"))
+    (tmp_path / "index.html").write_text("mine")
+    assert main(["labs", "--html", str(tmp_path)]) == 3
+    assert "no page of the labs" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_any_lab_is_run(tmp_path, capsys, monkeypatch):
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("truestep.disk.atomic.prove_writable", refused)
+    monkeypatch.setattr("truestep.labs.tables.site.site", lambda _: pytest.fail("labs were run"))
+    assert main(["labs", "--html", str(tmp_path)]) == 3
+    err = capsys.readouterr().err
+    assert "index.html cannot be written: Permission denied" in err
+    assert "name a folder that can be written to" in err
+
+
 def test_html_goes_with_no_name_and_no_json(capsys):
     assert main(["labs", "clip-order", "--html", "somewhere"]) == 2
     assert main(["labs", "--json", "--html", "somewhere"]) == 2

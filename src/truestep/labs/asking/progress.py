@@ -13,6 +13,8 @@ from typing import Any
 from truestep.errors import FileError
 
 SCHEMA = 1
+_FIRST = b'{"schema": '
+"""What each line begins with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +76,22 @@ def read(path: Path) -> Progress:
         raise FileError(f"{path} cannot be read: {error.strerror}", hint="name another with --progress-file") from error
     found = {number: _answered(line, path) for number, line in enumerate(lines, 1) if line.strip()}
     answered = tuple(each for each in found.values() if each is not None)
-    begun = lines[0].startswith(b'{"') or b'{"schema'.startswith(lines[0])  # a first line may be torn, too
-    if found and not answered and not (len(found) == 1 and begun):
+    if found and not answered and not (len(found) == 1 and _begun(lines[next(iter(found)) - 1])):
         raise FileError(f"{path} is no file of progress", hint="name another with --progress-file")
     return Progress(answered=answered, unread=tuple(number for number, each in found.items() if each is None))
+
+
+def _begun(line: bytes) -> bool:
+    """Whether it is the beginning of a record, and no more: a death may have torn the first line, too."""
+    return not _is_json(line) and (line.startswith(_FIRST) or _FIRST.startswith(line))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def prepare(path: Path) -> Progress:
@@ -133,7 +147,7 @@ def _answered(line: bytes, path: Path) -> Answered | None:
     """The record of a line; None where it is none."""
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(record, dict) or not isinstance(record.get("schema"), int):
         return None

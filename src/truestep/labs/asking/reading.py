@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,17 +30,18 @@ def read_confidence(words: Any) -> int:
     """1 to 5."""
     number = read_number(str(words))
     if isinstance(words, bool) or number not in CONFIDENCE:
-        raise UsageError(f"{words!r} is no confidence", hint="write a whole number, 1 (a guess) to 5 (certain)")
+        raise UsageError(f"{_shown(words)} is no confidence", hint="write a whole number, 1 (a guess) to 5 (certain)")
     return int(number or 0)
 
 
 def read_value(words: Any, *, unit: str | None = None) -> float:
     """A number, typed or already one."""
     if isinstance(words, (int, float)) and not isinstance(words, bool):
-        return float(words)
-    number = read_number(words, unit=unit) if isinstance(words, str) else None
+        number: float | None = None if math.isnan(words) else float(words)
+    else:
+        number = read_number(words, unit=unit) if isinstance(words, str) else None
     if number is None:
-        raise UsageError(f"{words!r} cannot be read as a number", hint=READABLE)
+        raise UsageError(f"{_shown(words)} cannot be read as a number", hint=READABLE)
     return number
 
 
@@ -47,7 +50,7 @@ def read_option(words: Any, among: Sequence[str]) -> str:
     found = chosen(words, among) if isinstance(words, str) else None
     if found is None:
         each = ", ".join(f"{LETTERS[place]} ({text})" for place, text in enumerate(among))
-        raise UsageError(f"{words!r} is none of them, or more than one", hint=f"write a letter or the text: {each}")
+        raise UsageError(f"{_shown(words)} is none of them, or more than one", hint=f"write a letter or the text: {each}")
     return found
 
 
@@ -59,7 +62,7 @@ def read_ruled_out(words: Any, among: Sequence[str]) -> tuple[str, ...]:
     out = tuple(read_option(each, among) for each in words)
     if len(set(out)) != len(out) or len(out) != len(among) - 1:
         raise UsageError(
-            f"{list(words)!r} does not leave exactly one", hint=f"rule out {len(among) - 1} of {len(among)}, each once"
+            f"{_shown(list(words))} does not leave exactly one", hint=f"rule out {len(among) - 1} of {len(among)}, each once"
         )
     return out
 
@@ -73,7 +76,7 @@ def read_cell(words: Any, like: Value) -> Value:
     if isinstance(like, tuple) and not any(isinstance(each, str) for each in like):
         found = tuple(map(read_value, words)) if isinstance(words, (list, tuple)) else read_numbers(str(words))
         if found is None:
-            raise UsageError(f"{words!r} cannot be read as numbers", hint=f"part them by spaces; {READABLE}")
+            raise UsageError(f"{_shown(words)} cannot be read as numbers", hint=f"part them by spaces; {READABLE}")
         return found
     return " ".join(str(words).split())
 
@@ -82,7 +85,7 @@ def read_line(words: Any, script: str) -> int:
     """The number of a line of the script."""
     number, last = read_number(str(words).strip().lower().removeprefix("line")), len(script.splitlines())
     if isinstance(words, bool) or number is None or number not in range(1, last + 1):
-        raise UsageError(f"{words!r} is no line of the script", hint=f"write the number of a line, 1 to {last}")
+        raise UsageError(f"{_shown(words)} is no line of the script", hint=f"write the number of a line, 1 to {last}")
     return int(number)
 
 
@@ -97,7 +100,7 @@ def read_written(words: Any, ask: Open) -> Written:
     truths = isinstance(points, (list, tuple)) and all(isinstance(each, bool) for each in points)
     if not truths or len(points) != len(ask.rubric):
         hint = f"write a list of {len(ask.rubric)}, true or false for each line of the rubric"
-        raise UsageError(f"points {points!r} do not fit the rubric", hint=hint)
+        raise UsageError(f"points {_shown(points)} do not fit the rubric", hint=hint)
     return Written(text=text, points=tuple(points))
 
 
@@ -117,7 +120,9 @@ def read_answer(ask: Choice | Number | Column | Buckets, words: Any, shown: Show
 def _cells(words: Any, table: Table, blank: str) -> tuple[Value, ...]:
     right = table.column(blank)
     if not isinstance(words, (list, tuple)) or len(words) != len(right):
-        raise UsageError(f"{words!r} is not a cell a row", hint=f"write a list of {counted(len(right), 'cell')}, from the top")
+        raise UsageError(
+            f"{_shown(words)} is not a cell a row", hint=f"write a list of {counted(len(right), 'cell')}, from the top"
+        )
     return tuple(read_cell(each, like) for each, like in zip(words, right, strict=True))
 
 
@@ -125,3 +130,8 @@ def _sorted(words: Any, items: list[str], buckets: tuple[str, ...]) -> dict[str,
     if not isinstance(words, Mapping) or set(words) != set(items):
         raise UsageError("not every item has a bucket, or something else has", hint=f"write one for each of: {', '.join(items)}")
     return {item: read_option(words[item], buckets) for item in items}
+
+
+def _shown(words: Any) -> str:
+    """What was written, as it was: words in quotes, what came from a file as JSON."""
+    return repr(words) if isinstance(words, str) else json.dumps(words, ensure_ascii=False, default=repr)

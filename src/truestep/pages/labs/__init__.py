@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +18,7 @@ from truestep.pages.labs.shown import shown, words
 from truestep.pages.look.page import render, write_page
 
 SCHEMA = 1
+_TITLE = re.compile("<title>(Labs · truestep|.* · truestep labs)</title>".encode())
 NARROW, WIDE = 1, 5
 """Columns of the map on a phone and on a desk."""
 
@@ -29,21 +31,44 @@ def write(record: Mapping[str, Any], folder: Path) -> Path:
 
     Raises:
         RecordError: the record is not the labs', or of another schema.
-        FileError: a page cannot be written; each page is the old one or the new one.
+        FileError: a page cannot be written (each page is then the old one or the new one), or would take the place of a file
+            that is none of the site's (nothing is written then).
     """
-    prepare(folder)
-    for name, html in pages(record).items():
+    written = pages(record)
+    prepare(folder, written)
+    for name, html in written.items():
         write_page(folder / name, html)
     return folder / "index.html"
 
 
-def prepare(folder: Path) -> None:
-    """Make the folder, so that what cannot be written to is known before anything is run; FileError where it cannot be made."""
+def prepare(folder: Path, names: Iterable[str] = ("index.html",)) -> None:
+    """Make the folder, so that what cannot be written to is known before anything is run.
+
+    Raises:
+        FileError: it cannot be made, or it holds a file of one of the `names` that is no page of the labs.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise FileError(f"{folder} is a file", hint="name a folder, a new one or that of an older site", path=str(folder))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
         raise FileError(f"cannot make {folder}: {reason}", hint="name a folder", path=str(folder), reason=reason) from error
+    for path in (folder / name for name in names):
+        if path.is_file() and not _is_page(path):
+            raise FileError(
+                f"{path} is no page of the labs, and would be overwritten", hint="name an empty folder", path=str(path)
+            )
+
+
+def _is_page(path: Path) -> bool:
+    """By its title, which stands at its beginning."""
+    try:
+        with path.open("rb") as file:
+            return re.search(_TITLE, file.read(4096)) is not None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(f"cannot read {path}: {reason}", hint="name an empty folder", path=str(path), reason=reason) from error
 
 
 def pages(record: Mapping[str, Any]) -> dict[str, str]:
