@@ -38,7 +38,7 @@ def hung(loss):
 
 
 def gone(loss):
-    print("I leave")
+    print("I leave", flush=True)
     os._exit(7)
 
 

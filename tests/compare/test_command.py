@@ -2,18 +2,21 @@
 
 import json
 import os
+import pty
 import re
 import shlex
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import tyro
 
+from tests import ready
+from tests.compare import commands
 from tests.compare.processes import children_in
-from tests.hearing import HEARING
 from tests.profile import FULL
 from truestep import errors
 from truestep.cli import _racing, main
@@ -34,7 +37,8 @@ def elsewhere(tmp_path, monkeypatch):
 def finished(tmp_path_factory):
     """The folder in which SMALL has been compared, as tables, and what that printed."""
     folder = tmp_path_factory.mktemp("finished")
-    ended = subprocess.run([sys.executable, "-m", "truestep", *SMALL], cwd=folder, capture_output=True, text=True, check=True)
+    ended = commands.run(*SMALL, cwd=folder)
+    assert ended.returncode == 0, ended.stderr
     return folder, ended.stdout, ended.stderr
 
 
@@ -92,7 +96,7 @@ def test_tables_have_the_baseline_first_and_the_limits_below(finished):
 @pytest.mark.parametrize("seeds", [2 if FULL else 1])
 def test_two_comparisons_of_the_same_make_the_same_counts_and_weights_also_two_runs_at_once(finished, seeds):
     """The second with other jobs, hence under another protocol: runs share nothing but the machine."""
-    assert main([*SMALL, "--seeds", str(seeds), "--out", "again", "--jobs", "2"]) == 0
+    assert commands.run(*SMALL, "--seeds", str(seeds), "--out", "again", "--jobs", "2").returncode == 0
     first, again = (
         {
             (run["candidate"], run["seed"]): (run["counts"], run["evaluations"][0]["quality"], run["weights_digest"])
@@ -158,8 +162,8 @@ def failed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("failed")
     (folder / "odd.py").write_text(ODD)
     words = ["compare", "odd.py:Refusing", "--candidates", "fp32", "bf16", "--seeds", "1", "--budget-attempts", "1"]
-    command = [sys.executable, "-m", "truestep", *words, "--evaluate-every", "64", "--target", "0.99", "--out", "out"]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    ended = commands.run(*words, "--evaluate-every", "64", "--target", "0.99", "--out", "out", cwd=folder)
+    assert ended.returncode == 0, ended.stderr
     return folder / "out", ended.stdout, ended.stderr
 
 
@@ -183,10 +187,11 @@ def test_one_of_a_thing_is_told_as_one_and_the_columns_are_explained(failed):
     assert all(word in out for word in ("Restricted mean: ", "ERT: ", "Rate: ", "validation split; the quality on test"))
 
 
-def test_a_task_that_draws_its_data_anew_is_refused_before_any_record(capsys):
+def test_a_task_that_draws_its_data_anew_is_refused_before_any_record():
     Path("odd.py").write_text(ODD)
-    assert main(["compare", "odd.py:Anew", *SMALL[2:], "--out", "out"]) == 3
-    assert "fp32, seed 0: the run's data are not those that the protocol declares" in capsys.readouterr().err
+    ended = commands.run("compare", "odd.py:Anew", *SMALL[2:], "--out", "out")
+    assert ended.returncode == 3
+    assert "fp32, seed 0: the run's data are not those that the protocol declares" in ended.stderr
     assert not Path("out/records.jsonl").exists()
 
 
@@ -363,9 +368,7 @@ def parsed(line):
 def test_a_signal_keeps_the_finished_runs_and_says_the_command_that_goes_on(number, code, capsys):
     arguments = ["compare", "digits", "--candidates", "fp32", "--seeds", "40", "--target", "0.999", "--budget-attempts", "9"]
     arguments += ["--out", "out"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", HEARING, "-m", "truestep", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = commands.started(*arguments)
     for line in process.stderr:
         if "  1/40  fp32, seed 0: budget" in line:
             break
@@ -381,19 +384,23 @@ def test_a_signal_keeps_the_finished_runs_and_says_the_command_that_goes_on(numb
     assert children_in(Path("out")) == []
 
 
-@pytest.mark.skipif(not Path("/usr/bin/script").exists(), reason="script(1), which gives a process a terminal, is not here")
-def test_on_a_terminal_bars_show_the_runs_and_the_run_and_vanish():
-    arguments = shlex.join(
-        [sys.executable, "-m", "truestep", *SMALL[:-1], "0.99", "--out", "out", "--seeds", "1", "--candidates", "bf16"]
-    )
-    environment = {**os.environ, "TERM": "xterm"}
-    command = ["/usr/bin/script", "-qec", arguments, "/dev/null"]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0
-    assert "runs" in ended.stdout
-    assert "bf16, seed 0: warming up" in ended.stdout
-    assert "-1/" not in ended.stdout
-    assert "  1/1  bf16, seed 0: budget after 10 completed updates" in ended.stdout
+def test_on_a_terminal_bars_show_the_runs_and_the_run_and_vanish(monkeypatch):
+    """Its run begins anew, as a user's does."""
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = pty.openpty()
+    words = [*SMALL[:-1], "0.99", "--out", "out", "--seeds", "1", "--candidates", "bf16"]
+    process = ready.started("-m", "truestep", *words, stdout=theirs, stderr=theirs, new_session=True)
+    os.close(theirs)
+    said = b""
+    with suppress(OSError):  # Linux's way to say that the other end has been closed
+        while part := os.read(ours, 1 << 12):
+            said += part
+    os.close(ours)
+    assert process.wait() == 0
+    assert b"runs" in said
+    assert b"bf16, seed 0: warming up" in said
+    assert b"-1/" not in said
+    assert b"  1/1  bf16, seed 0: budget after 10 completed updates" in said
 
 
 NOISY = """
@@ -415,9 +422,9 @@ class Noisy(Digits):
 
 def test_what_a_task_prints_is_no_part_of_the_document():
     Path("noisy.py").write_text(NOISY)
-    command = [sys.executable, "-m", "truestep", *SMALL, "--json", "--threads", "1", "--seeds", "1", "--candidates", "fp32"]
-    command[command.index("digits")] = "noisy.py:Noisy"
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = [*SMALL, "--json", "--threads", "1", "--seeds", "1", "--candidates", "fp32"]
+    words[words.index("digits")] = "noisy.py:Noisy"
+    ended = commands.run(*words)
     assert ended.returncode == 0, ended.stderr
     document = json.loads(ended.stdout)
     assert all(said in ended.stderr for said in ("at import", "in model", "past Python"))
@@ -432,8 +439,7 @@ def test_a_folder_in_which_another_process_compares_is_refused_before_any_write(
     hold = "import fcntl, os, sys; fcntl.flock(os.open('held', os.O_RDONLY), fcntl.LOCK_EX); print('held', flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "held\n"
-        command = [sys.executable, "-m", "truestep", *SMALL, "--out", "held"]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        ended = commands.run(*SMALL, "--out", "held")
         other.communicate("\n")
     assert ended.returncode == 3
     assert "another process is comparing in held" in ended.stderr

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests import ready
+from tests.profile import FULL
 from truestep import errors
 from truestep.compare.declare import Asked, declare
 from truestep.compare.describe import setting_words
@@ -175,22 +176,31 @@ class Own(Digits):
         return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda tick: 1 - tick / ticks)
 """
 HASH = """
-import sys
-kept = [object() for _ in range(int(sys.argv[1]))]  # so that addresses are others
+import json
+kept = [object() for _ in range(10**6)]  # so that addresses are others
 from truestep.compare.declare import Asked, declare
+from truestep.compare import Protocol
 print(declare(Asked(task="own.py:Own", candidates=["fp32"], seeds=[0]))[1].hash)
+print(Protocol.from_dict(json.load(open("whole.json"))).hash)
+print(hash("another in every process"))
 """
 
 
-def test_a_task_of_ones_own_has_the_same_hash_in_every_process_whatever_its_objects_show_of_themselves(tmp_path):
+def test_a_hash_is_the_same_in_every_process_whatever_a_tasks_objects_show_of_themselves(tmp_path, monkeypatch, request):
+    whole = request.getfixturevalue("declare")()
     (tmp_path / "own.py").write_text(ADDRESSES)
-    hashes = set()
-    for kept, hash_seed in ((0, "1"), (10**6, "2")):
-        command = [sys.executable, "-c", HASH, str(kept)]
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-        hashes.add(ended.stdout)
-    assert len(hashes) == 1
+    (tmp_path / "whole.json").write_bytes(whole.canonical())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    _, protocol = declare(Asked(task="own.py:Own", candidates=["fp32"], seeds=[0]))
+    if FULL:
+        ended = subprocess.run([sys.executable, "-c", HASH], capture_output=True, text=True, check=False)
+    else:
+        ended = ready.run("-c", HASH)
+    *found, of_words = ended.stdout.split()
+    assert found == [protocol.hash, whole.hash], ended.stderr
+    if sys.flags.hash_randomization:
+        assert int(of_words) != hash("another in every process")
 
 
 BASE = Asked(task="digits", candidates=["fp32", "bf16"], seeds=[0])

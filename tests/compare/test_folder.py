@@ -2,18 +2,15 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.no_room import NO_ROOM, no_room
 from truestep import errors
 from truestep.compare import Slot, summarize
 from truestep.compare.folder import Folder
 from truestep.compare.kept import read_protocol, read_records
-
-ROOT = Path(__file__).parents[2]
 
 
 def contents(path):
@@ -173,40 +170,17 @@ def test_what_is_no_file_is_refused_rather_than_waited_for(declare, tmp_path, na
         Folder.opened(tmp_path, declare(), resume=True)
 
 
-FILL = """
-import json, resource, sys
-from pathlib import Path
-from truestep import errors
-from truestep.compare import Protocol
-from truestep.compare.folder import Folder
-protocol, records = json.load(sys.stdin)
-folder = Folder.opened(Path(sys.argv[1]), Protocol.from_dict(protocol), resume=False)
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
-try:
-    for record in records:
-        folder.append(record)
-except errors.RecordError as error:
-    print(json.dumps({"error": str(error), "kept": error.kept, "records": len(folder.records)}))
-"""
-
-
 def test_a_disk_that_fills_up_keeps_the_finished_runs_says_so_and_can_be_gone_on_from(declare, raced, tmp_path):
     protocol = declare()
     records = raced(protocol, fp32=[10, 11, 12])
     room = 2 * len(json.dumps(records[0])) + 100  # for two records and a part of the third
-    ended = subprocess.run(
-        [sys.executable, "-c", FILL, str(tmp_path / "out"), str(room)],
-        input=json.dumps([protocol.as_dict(), records]),
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    said = json.loads(ended.stdout)
-    assert (said["kept"], said["records"]) == (2, 2)
-    assert "File too large" in said["error"]
-    assert "2 finished runs kept" in said["error"]
-    assert "--resume" in said["error"]
+    folder = Folder.opened(tmp_path / "out", protocol, resume=False)
+    with no_room(room), pytest.raises(errors.RecordError, match=NO_ROOM) as caught:
+        for record in records:
+            folder.append(record)
+    assert (caught.value.kept, len(folder.records)) == (2, 2)
+    assert "2 finished runs kept" in str(caught.value)
+    assert "--resume" in str(caught.value)
     assert not (tmp_path / "out" / "records.jsonl").read_bytes().endswith(b"\n"), "the third is torn"
     folder = Folder.opened(tmp_path / "out", protocol, resume=True)
     folder.append(records[2])

@@ -3,15 +3,13 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.compare import commands
 from tests.compare.processes import children_in
-from truestep.cli import main
 from truestep.compare import summarize
 from truestep.compare.kept import read_protocol, read_records
 from truestep.compare.process import uninterrupted
@@ -31,8 +29,7 @@ def faulty(tmp_path_factory):
     """The folder of a comparison of every fault, and what its command printed."""
     folder = tmp_path_factory.mktemp("faulty")
     shutil.copy(FAULTS, folder)
-    command = [sys.executable, "-m", "truestep", *compared("--candidates", *CANDIDATES, "--timeout", "9")]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    ended = commands.run(*compared("--candidates", *CANDIDATES, "--timeout", "9"), cwd=folder)
     assert ended.returncode == 0, ended.stderr
     return folder / "out", ended.stdout
 
@@ -108,35 +105,34 @@ def until(what, *, seconds=300):
         time.sleep(0.01)
 
 
-def test_after_kill_9_nobody_is_left_and_a_resume_does_what_is_left_and_that_only_and_failures_on_request(
-    tmp_path, monkeypatch, capsys
-):
+def test_after_kill_9_nobody_is_left_and_a_resume_does_what_is_left_and_that_only_and_failures_on_request(tmp_path, monkeypatch):
     shutil.copy(FAULTS, tmp_path)
     monkeypatch.chdir(tmp_path)
     out, name = Path("out"), "fp32 accumulate=5"
     arguments = compared("--candidates", "fp32", name, "--timeout", "3")
-    parent = subprocess.Popen([sys.executable, "-m", "truestep", *arguments], stderr=subprocess.DEVNULL)
+    parent = commands.started(*arguments)
     until((out / "ledgers" / "fp32-accumulate-5-seed0.jsonl").exists)
     os.kill(parent.pid, signal.SIGKILL)
-    parent.wait()
+    parent.communicate()
     until(lambda: children_in(out) == [])
     kept = (out / "records.jsonl").read_bytes()
     assert list(records_of(out)) == ["fp32"]
 
-    assert main([*arguments, "--resume"]) == 0
+    resumed = commands.run(*arguments, "--resume")
+    assert resumed.returncode == 0
     assert (out / "records.jsonl").read_bytes().startswith(kept)
     first = records_of(out)[name]
     assert (first["status"], first["process"]["earlier"]) == ("timed out", [])
-    captured = capsys.readouterr()
-    assert "Interrupted and run again: fp32-accumulate-5-seed0.interrupted-1.jsonl" in captured.out
-    assert captured.err.count("\n") == 1, "one run was left"
+    assert "Interrupted and run again: fp32-accumulate-5-seed0.interrupted-1.jsonl" in resumed.stdout
+    assert resumed.stderr.count("\n") == 1, "one run was left"
 
-    assert main([*arguments, "--resume"]) == 0
-    assert capsys.readouterr().err == ""
-    assert main([*arguments, "--resume", "--rerun-failed"]) == 0
+    resumed = commands.run(*arguments, "--resume")
+    assert (resumed.returncode, resumed.stderr) == (0, "")
+    resumed = commands.run(*arguments, "--resume", "--rerun-failed")
+    assert resumed.returncode == 0
     again = records_of(out)[name]
     assert (out / "records.jsonl").read_bytes().startswith(kept)
-    assert f"Failed and run again: {name}, seed 0, timed out: {first['detail']}" in capsys.readouterr().out
+    assert f"Failed and run again: {name}, seed 0, timed out: {first['detail']}" in resumed.stdout
     assert [earlier["detail"] for earlier in again["process"]["earlier"]] == [first["detail"]]
     assert again["clocks"]["waste"] > first["total_seconds"]
     assert sum(again["clocks"].values()) == pytest.approx(again["total_seconds"], rel=0.01)

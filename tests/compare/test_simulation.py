@@ -10,7 +10,7 @@ from tests.profile import FULL
 from truestep.compare import summarize
 from truestep.compare.against import TimeVerdict
 
-COMPARISONS = 1000 if FULL else 150
+COMPARISONS = 1000 if FULL else 60
 SEEDS = tuple(range(8))
 SPREAD = 0.08
 CLAIMS = (TimeVerdict.FASTER, TimeVerdict.SLOWER)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.pages import made
+from tests.profile import FULL
 from truestep.cli import main
 from truestep.pages.comparison import write
 from truestep.pages.comparison.reading import protocol_hash
@@ -114,8 +115,12 @@ def colours_drawn(page: Any) -> list[str]:
     return list(page.evaluate(script))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 800, 390, 320])
+WIDTHS, SCHEMES = (1280, 800, 390, 320), ("light", "dark")
+WINDOWS = [(width, SCHEMES[k]) for place, width in enumerate(WIDTHS) for k in (0, 1) if FULL or place % 2 == k]
+"""In the quick profile one scheme a width, by turns."""
+
+
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 def test_it_draws_without_a_message_a_request_or_a_sideways_scroll(browser: Any, report: Path, width: int, scheme: str) -> None:
     seen = opened(browser, report, width=width, scheme=scheme)
     drawn(seen.page)

@@ -16,15 +16,17 @@ import tyro
 
 from tests.pages import made
 from tests.pages.reading_html import Page, parsed
+from tests.profile import FULL
 from truestep.cli.compare import Command
 from truestep.compare.folder import read_protocol
 from truestep.compare.protocol import Protocol
 from truestep.compare.verdict import summarize
 from truestep.errors import FileError, RecordError
 from truestep.pages.comparison import figures, write
-from truestep.pages.comparison.reading import read
+from truestep.pages.comparison.reading import Comparison, read
 from truestep.pages.comparison.runs import command, runs
 from truestep.pages.comparison.spending import memory_and_throughput
+from truestep.pages.look.figure import Figure
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +39,16 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def page(out: Path) -> Page:
     return parsed(out / "report.html")
+
+
+@pytest.fixture(scope="module")
+def comparison(out: Path) -> Comparison:
+    return read(out)
+
+
+@pytest.fixture(scope="module")
+def drawn(comparison: Comparison) -> dict[str, Figure]:
+    return {figure.name: figure for figure in figures(comparison)}
 
 
 @pytest.fixture
@@ -290,9 +302,8 @@ def test_the_share_not_yet_there_falls_by_one_seed_at_each_time_of_the_records(o
     assert curve["y"] == pytest.approx([1, 6 / 7, 5 / 7, 4 / 7, 3 / 7, 2 / 7, 2 / 7], rel=1e-5)
 
 
-def test_pairs_multiply_to_the_summarys_speedup(out: Path) -> None:
-    comparison = read(out)
-    (pairs,) = (figure for figure in figures(comparison) if figure.name == "paired-by-seconds")
+def test_pairs_multiply_to_the_summarys_speedup(comparison: Comparison, drawn: dict[str, Figure]) -> None:
+    pairs = drawn["paired-by-seconds"]
     assert pairs.table is not None
     *seeds, mean = (row[1].value for row in pairs.table.rows)
     product = 1.0
@@ -303,8 +314,8 @@ def test_pairs_multiply_to_the_summarys_speedup(out: Path) -> None:
     assert product ** (1 / 7) == pytest.approx(mean, rel=1e-12)  # both in float64; seven roundings each
 
 
-def test_a_cut_pair_is_a_bound(out: Path) -> None:
-    (pairs,) = (figure for figure in figures(read(out)) if figure.name == "paired-by-seconds")
+def test_a_cut_pair_is_a_bound(drawn: dict[str, Figure]) -> None:
+    pairs = drawn["paired-by-seconds"]
     assert pairs.table is not None
     words = {row[0].words: row[3].words for row in pairs.table.rows}
     assert words["seed 2"].startswith("at most ")
@@ -312,16 +323,15 @@ def test_a_cut_pair_is_a_bound(out: Path) -> None:
     assert not words["seed 0"].startswith("at most ")
 
 
-def test_the_seconds_by_clock_are_the_summarys(out: Path) -> None:
-    comparison = read(out)
-    (drawn,) = (figure for figure in figures(comparison) if figure.name == "time-by-clock")
-    assert drawn.table is not None
-    traces = drawn.panels[0].plot["data"]
-    for row, trace, one in zip(drawn.table.rows, traces, comparison.summary["candidates"], strict=True):
+def test_the_seconds_by_clock_are_the_summarys(comparison: Comparison, drawn: dict[str, Figure]) -> None:
+    clocks = drawn["time-by-clock"]
+    assert clocks.table is not None
+    traces = clocks.panels[0].plot["data"]
+    for row, trace, one in zip(clocks.table.rows, traces, comparison.summary["candidates"], strict=True):
         assert [cell.value for cell in row[1:]] == [*one["spent"].values(), one["cpu_share"]]
         means = [seconds / one["runs"] for clock, seconds in one["spent"].items() if clock in ("init", "train", "eval")]
         assert trace["x"] == trace["error_x"]["arrayminus"] == pytest.approx(means, rel=1e-5)  # six significant digits
-    assert drawn.notes == ("No run spent anything on: checkpoint and waste.",)
+    assert clocks.notes == ("No run spent anything on: checkpoint and waste.",)
 
 
 PROCESS = {"peak_memory_bytes": 400 * 2**20, "signal": None, "earlier": []}
@@ -454,11 +464,11 @@ def test_short_series_have_a_median_at_each_attempt_and_no_gap_between(tmp_path:
 
 
 def test_long_series_are_thinned_and_the_page_says_so(tmp_path: Path) -> None:
-    out = made.comparison(tmp_path, attempts=4000, candidates=("fp32", "fp16"), seeds=tuple(range(4)))
+    out = made.comparison(tmp_path, attempts=4000 if FULL else 2000, candidates=("fp32", "fp16"), seeds=tuple(range(4)))
     size = write(out).stat().st_size
     assert size < 6_000_000
     page = parsed(out / "report.html")
-    assert " of 32,000 attempts are drawn as light lines" in page.one("figure", id="loss").text
+    assert f" of {32_000 if FULL else 16_000:,} attempts are drawn as light lines" in page.one("figure", id="loss").text
     light = [trace for k in (1, 2) for trace in page.json(f"plot-loss-{k}")["data"] if trace["mode"] == "lines"]
     assert 10_000 < sum(len(trace["x"]) for trace in light) < 14_000
     losses = [
@@ -629,9 +639,8 @@ def test_a_run_without_the_target_has_its_best_on_validation_beside_its_final_qu
     assert "final accuracy, test split" in [head.text for head in page.all("th", role="columnheader")]
 
 
-def test_pairs_are_drawn_as_the_summary_has_them(out: Path) -> None:
-    comparison = read(out)
-    (pairs,) = (figure for figure in figures(comparison) if figure.name == "paired-by-examples")
+def test_pairs_are_drawn_as_the_summary_has_them(comparison: Comparison, drawn: dict[str, Figure]) -> None:
+    pairs = drawn["paired-by-examples"]
     assert pairs.table is not None
     for place, one in enumerate(comparison.summary["candidates"][1:], start=1):
         ratio = one["against"]["ratios"]["examples"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.inspection import samples
-from tests.pages.test_browser import CHROMIUM, FLAGS, colour_of_ink, opened, playwright
+from tests.pages.test_browser import CHROMIUM, FLAGS, WINDOWS, colour_of_ink, opened, playwright
 from truestep.formats import FORMATS
 from truestep.inspection.spread import STORABLE
 from truestep.pages.inspection import write
@@ -45,8 +45,7 @@ def expected(name: str, scale: int) -> list[float]:
     return [count / losses.elements for count in (losses.flushed, losses.subnormal, normal, losses.overflowed)]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 800, 390, 320])
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 def test_it_draws_without_a_message_a_request_or_a_sideways_scroll(chromium: Any, report: Path, width: int, scheme: str) -> None:
     seen = opened(chromium, report, width=width, scheme=scheme)
     assert seen.messages == []

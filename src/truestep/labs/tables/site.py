@@ -10,6 +10,7 @@ import torch
 
 from truestep.labs.asking.values import plain
 from truestep.labs.lab import TOPICS, Lab
+from truestep.labs.lessons import LESSONS
 from truestep.labs.shown import Check, Shown
 from truestep.labs.tables.asked import asked
 from truestep.labs.tables.clip_and_unscale import clip_and_unscale
@@ -17,11 +18,12 @@ from truestep.labs.tables.number_line import number_line
 from truestep.labs.tables.one_update import one_update
 from truestep.labs.tables.scale_walk import scale_walk
 from truestep.labs.tables.token_means import token_means
+from truestep.run.isolation import own_threads
 
 
 def site(labs: Iterable[Lab]) -> dict[str, Any]:
     """What `truestep.pages.labs.write` takes. It runs every lab and every table: some seconds."""
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), own_threads(1):
         pictures = {
             "number-line": number_line(),
             "clip-and-unscale": clip_and_unscale(),
@@ -30,7 +32,8 @@ def site(labs: Iterable[Lab]) -> dict[str, Any]:
             "one-update": one_update(),
         }
     topics = [{"name": name, "title": title} for name, title in TOPICS.items()]
-    return {"schema": 1, "topics": topics, "labs": [_lab(each, each.run()) for each in labs], "pictures": pictures}
+    shown = [_lab(each, each.run()) for each in labs]
+    return {"schema": 1, "topics": topics, "lessons": LESSONS, "labs": shown, "pictures": pictures}
 
 
 def _lab(lab: Lab, shown: Shown) -> dict[str, Any]:

@@ -106,6 +106,7 @@ def _lab(record: Mapping[str, Any], place: int) -> str:
         shown=shown(lab),
         words=words,
         topic=next(each["title"] for each in record["topics"] if each["name"] == lab["topic"]),
+        lessons=record["lessons"],
         titles={each["name"]: each["title"] for each in labs},
         pictures=seen_in(lab["facts"]),
         place=place,

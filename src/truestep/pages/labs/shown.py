@@ -25,7 +25,9 @@ def shown(lab: Mapping[str, Any]) -> Shown:
     """The tables of a lab of the record."""
     return Shown(
         checks=_checks("What theory gives, and what the engine measured", [(each["what"], (), each) for each in lab["checks"]]),
-        wrong=_checks("Wrong ways, run", [(each["how"], (each["damage"],), each["check"]) for each in lab["wrong"]]),
+        wrong=_checks(
+            "Wrong ways, run", [(each["how"], (f"Damage: {each['damage']}.",), each["check"]) for each in lab["wrong"]]
+        ),
         edges=_checks("Where the claim stops", [(each["where"], (), each["check"]) for each in lab["edges"]]),
         tables=tuple(map(_table, lab["tables"])),
     )
