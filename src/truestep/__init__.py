@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from truestep.ledger import Alert, Ledger, SkipAlarm, sinks
     from truestep.run import Shuffled
     from truestep.tasks import Splits, Task
+    from truestep.timing.profile import Profile, profile
     from truestep.verification.result import Verification
     from truestep.verification.verify import verify
 
@@ -50,6 +51,7 @@ _HOMES = {
     "ledger": ("Alert", "Ledger", "SkipAlarm", "sinks"),
     "run": ("Shuffled",),
     "tasks": ("Splits", "Task"),
+    "timing.profile": ("Profile", "profile"),
     "verification.result": ("Verification",),
     "verification.verify": ("verify",),
 }
@@ -72,6 +74,7 @@ __all__ = [
     "LossScale",
     "Outcome",
     "Policy",
+    "Profile",
     "Reason",
     "Restored",
     "Shuffled",
@@ -86,6 +89,7 @@ __all__ = [
     "errors",
     "inspect",
     "memory",
+    "profile",
     "read_checkpoint",
     "restore",
     "sinks",

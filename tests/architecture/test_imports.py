@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 # may too. `truestep` is the package's own file, the front door; it opens on everything but labs and cli, so they alone may
 # go in by it.
 BELOW = {"errors", "disk", "formats", "probe", "stats", "engine", "ledger", "checkpoint", "tasks", "run", "verification"}
-BELOW |= {"inspection", "footprint", "compare", "audit", "pages", "integrations"}
+BELOW |= {"inspection", "footprint", "timing", "compare", "audit", "pages", "integrations"}
 ARROWS = {
     "errors": set(),
     "disk": {"errors"},
@@ -29,6 +29,7 @@ ARROWS = {
     "verification": {"formats", "probe", "stats", "engine", "tasks", "run", "pages"},
     "inspection": {"formats", "probe", "stats", "engine", "tasks", "run", "pages"},
     "footprint": {"formats", "probe", "stats", "engine", "tasks", "run", "pages"},
+    "timing": {"disk", "engine", "pages"},
     "audit": {"disk", "probe", "pages"},
     "integrations": {"engine", "ledger", "probe"},
     "truestep": BELOW,

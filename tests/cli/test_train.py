@@ -75,7 +75,8 @@ def test_json_is_one_document_with_everything(capsys):
     assert main([*SMALL, "--policy", "bf16", "--clip", "1", "--json"]) == 0
     out, _ = capsys.readouterr()
     document = json.loads(out)
-    assert set(document) == {"schema", "settings", "run", "out", "resume", "exit_code"}
+    assert set(document) == {"schema", "settings", "run", "out", "resume", "exit_code", "profile"}
+    assert document["profile"] is None
     assert RunRecord.from_dict(document["run"]) == record_in(Path(document["out"]))
     assert (document["out"], document["exit_code"], document["resume"]) == ("runs/logistic-bf16-clip-1-seed0", 0, None)
     assert (document["settings"]["policy"], document["settings"]["budget_attempts"]) == ("bf16", 12)
@@ -109,6 +110,48 @@ def test_every_option_reaches_the_run(monkeypatch):
     record = record_in(Path("here"))
     assert (record.seed, record.counts.attempts, len(record.evaluations)) == (4, 3, 3)
     assert len(list(Path("here/checkpoints").glob("*.ckpt"))) <= 2, "the last one, and the best"
+
+
+def test_a_profile_is_printed_below_the_run_keeps_a_trace_and_changes_no_bit(capsys):
+    assert main([*SMALL, "--out", "plain"]) == 0
+    capsys.readouterr()
+    assert main([*SMALL, "--out", "profiled", "--profile"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    place = out.index("5 attempts timed: fp32 on cpu")
+    assert (out[place - 2].split()[0], out[place - 1], out[place + 1].split()) == ("weights", "", ["stage", "median", "share"])
+    assert out[-1] == f"trace  {Path('profiled/trace.json').absolute()}"
+    names = {event.get("name") for event in json.loads(Path("profiled/trace.json").read_text())["traceEvents"]}
+    assert {"truestep.attempt", "truestep.forward", "truestep.apply"} <= names
+    assert record_in(Path("profiled")).weights_digest == record_in(Path("plain")).weights_digest
+
+
+def test_the_table_of_a_profile_is_in_the_document(capsys):
+    assert main([*SMALL, "--profile", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["profile"]
+    assert (found["attempts"], found["asked"]["begun"]) == (5, 9)
+    assert sum(stage["share"] for stage in found["stages"]) == pytest.approx(1.0)
+
+
+def test_a_run_that_is_finished_has_nothing_to_profile(capsys):
+    assert main(SMALL) == 0
+    assert main([*SMALL, "--profile", "--resume"]) == 0
+    assert "timed" not in capsys.readouterr().out
+    assert not (RUN / "trace.json").exists()
+
+
+def test_a_trace_that_cannot_be_written_ends_the_command_before_anything_is_trained(capsys):
+    (RUN / "trace.json").mkdir(parents=True)
+    assert main([*SMALL, "--profile"]) == 3
+    assert "no trace can be written" in capsys.readouterr().err
+    assert not (RUN / "ledger.jsonl").exists()
+    assert main(SMALL) == 0, "and the folder is free"
+
+
+def test_stages_are_in_the_ledger_on_request_which_may_change_with_a_resume():
+    assert main([*SMALL, "--budget-attempts", "3", "--time-stages"]) == 0
+    assert main([*SMALL, "--budget-attempts", "3", "--resume"]) == 0
+    for line in map(json.loads, (RUN / "ledger.jsonl").read_text().splitlines()[1:]):
+        assert sum(line["perf/seconds_by_stage"].values()) == pytest.approx(line["seconds"])
 
 
 # An existing folder.
@@ -291,6 +334,8 @@ def test_the_command_that_goes_on_is_the_command_with_resume():
         on_oom="accumulate",
         max_skip_rate=0.25,
         sink=("tensorboard", "wandb"),
+        profile=True,
+        time_stages=True,
         json=True,
     )
     assert parsed(command.command()) == Command(**vars(command) | {"resume": True})

@@ -62,3 +62,22 @@ def test_a_rate_without_time_or_tokens_is_absent(plain_outcome: Outcome) -> None
     assert attempt_record(plain_outcome)["perf/tokens_per_s"] is None
     assert attempt_record(plain_outcome)["perf/examples_per_s"] is None
     assert attempt_record(replace(plain_outcome, examples=8, seconds=0.0))["perf/examples_per_s"] is None
+
+
+def test_a_line_that_was_not_asked_for_stages_has_no_such_field_and_is_whole(full_outcome: Outcome) -> None:
+    record = attempt_record(replace(full_outcome, seconds_by_stage=None))
+    assert "perf/seconds_by_stage" not in record
+    assert fault(record) is None
+    assert through_json(replace(full_outcome, seconds_by_stage=None)).seconds_by_stage is None
+
+
+def test_a_line_that_lacks_a_field_is_not_said_to_lack_one_that_need_not_be_there(full_outcome: Outcome) -> None:
+    record = attempt_record(replace(full_outcome, seconds_by_stage=None))
+    del record["tokens"]
+    assert fault(record) == "lacks tokens"
+
+
+@pytest.mark.parametrize("wrong", [None, 1.0, [0.5], {"forward": "long"}, {"forward": None}])
+def test_stages_that_are_no_numbers_by_name_are_refused(full_outcome: Outcome, wrong: Any) -> None:
+    record = attempt_record(full_outcome) | {"perf/seconds_by_stage": wrong}
+    assert str(fault(record)).endswith("as perf/seconds_by_stage, where an object of numbers belongs")

@@ -90,6 +90,7 @@ def test_scalars_have_the_fields_names_and_leave_out_what_is_absent(make_attempt
         *("train/loss", "train/loss/text", "train/loss/image"),
         *("lr", "lr_1", "grad_norm", "grad_norm_clipped", "amp/loss_scale", "amp/skipped_total", "completed"),
         *("examples_seen", "tokens_seen", "seconds", "perf/examples_per_s", "perf/tokens_per_s", "perf/skip_rate"),
+        *("perf/seconds/forward", "perf/seconds/bookkeeping"),
     }
     assert drawn["train/loss"] == float("-inf")
     assert drawn["lr_1"] == 1e-300

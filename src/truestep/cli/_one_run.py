@@ -1,4 +1,4 @@
-"""One run in the terminal: what a resume found, how the run ended, and where the rest lies."""
+"""One run in the terminal: what a resume found, how the run ended, where its time went, and where the rest lies."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from truestep.checkpoint import Restored
     from truestep.run import RunRecord
+    from truestep.timing.measured import Table
 
 
 def resumed_lines(restored: Restored | None) -> list[str]:
@@ -35,6 +36,16 @@ def print_run(path: Path, record: RunRecord, *, has_target: bool) -> None:
     if record.hint is not None:
         print(f"  hint: {record.hint}")
     print(f"weights  {record.weights_digest or 'none'}")
+
+
+def print_profile(table: Table) -> None:
+    """Where the time of an attempt went, and where its trace lies."""
+    from truestep.timing import report  # noqa: PLC0415 - --help does not wait for torch
+
+    print()
+    print_table(report.title(table), report.columns(table), report.rows(table), words=1)
+    for line in report.sentences(table):
+        print(line)
 
 
 _COLUMNS = ["ended", "quality", "test", "target after", "attempts", "completed", "skipped", "rate", "train", "waste", "total"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from truestep.cli._live import Live
-from truestep.cli._one_run import print_run, resumed_lines
+from truestep.cli._one_run import print_profile, print_run, resumed_lines
 from truestep.cli._output import print_json, resuming, stdout_is_talk
 from truestep.cli._signals import Interrupted, Signals
 from truestep.errors import ProtocolError, UsageError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from truestep.compare.candidate import Candidate
     from truestep.ledger.sinks import Sink
     from truestep.run import Progress, RunRecord, Settings
+    from truestep.timing.profile import Profile
 
 _COULD_NOT_RUN = 3
 _FAILED = ("error", "out of memory")
@@ -27,7 +29,7 @@ _MOST_THREADS = 4096
 """More than any machine has cores; torch and the system take no number that is far beyond it."""
 _AS_THEY_ARE = (
     *("budget_attempts", "budget_seconds", "evaluate_every", "target", "stop_at_target"),
-    *("on_oom", "threads", "device"),
+    *("on_oom", "threads", "device", "time_stages"),
 )
 """Options that are settings of the same name."""
 
@@ -103,6 +105,13 @@ class Command:
     sink: tuple[Literal["tensorboard", "wandb", "trackio", "mlflow"], ...] = ()
     """Trackers that are shown each attempt too. TensorBoard's files go to the run's folder; a project is named as the task."""
 
+    profile: bool = False
+    """Say where the time of an attempt goes: after 3 attempts one is traced (trace.json in the folder, for ui.perfetto.dev or
+    chrome://tracing), and 5 are timed, stage by stage."""
+
+    time_stages: bool = False
+    """Write into each line of the ledger where its attempt's seconds went: perf/seconds_by_stage."""
+
     json: bool = False
     """Print one JSON document on stdout instead of the table."""
 
@@ -110,22 +119,24 @@ class Command:
         """Open the folder, train, print; 0, 3 for a run that failed, 130 or 143 after Ctrl-C or SIGTERM."""
         with stdout_is_talk(self.json), Signals() as signals:  # a task's own prints are no part of the document
             try:
-                path, record, has_target = self._trained(signals)
+                path, record, has_target, profile = self._trained(signals)
             except Interrupted as interruption:
                 self._say_how_to_go_on()
                 return interruption.code
         stopped = record.status == "stopped"
         code = signals.code if stopped and signals.code else _COULD_NOT_RUN if record.status in _FAILED else 0
         if self.json:
-            print_json(self._document(path, record, code))
+            print_json(self._document(path, record, code) | {"profile": None if profile is None else profile.record()})
         else:
             print_run(path, record, has_target=has_target)
+            if profile is not None:
+                print_profile(profile.table)
         if stopped or record.status in _FAILED:
             self._say_how_to_go_on()
         return code
 
-    def _trained(self, signals: Signals) -> tuple[Path, RunRecord, bool]:
-        """The run's folder, its record, and whether there was a target."""
+    def _trained(self, signals: Signals) -> tuple[Path, RunRecord, bool, Profile | None]:
+        """The run's folder, its record, whether there was a target, and the profile that was asked for."""
         from truestep.ledger import SkipAlarm  # noqa: PLC0415  # --help must not wait for torch
         from truestep.run import Saving, train  # noqa: PLC0415 - --help does not wait for it
         from truestep.run.building import device_of  # noqa: PLC0415 - --help does not wait for it
@@ -141,9 +152,9 @@ class Command:
         folder = RunFolder.opened(path, asked, resume=self.resume)
         if folder.finished is not None:
             print(f"{path} is finished ({folder.finished.status}); nothing is left to do", file=sys.stderr)
-            return path, folder.finished, has_target
+            return path, folder.finished, has_target, None
         try:
-            with Live() as live:
+            with Live() as live, self._profiled(folder.path) as profile:
 
                 def show(progress: Progress) -> None:
                     signals.has_begun = True
@@ -166,7 +177,13 @@ class Command:
             folder.withdraw()
             raise
         folder.keep(record)
-        return path, record, has_target
+        return path, record, has_target, profile
+
+    def _profiled(self, folder: Path) -> AbstractContextManager[Profile | None]:
+        from truestep.run.folder import TRACE  # noqa: PLC0415 - --help does not wait for it
+        from truestep.timing.profile import profile  # noqa: PLC0415 - --help does not wait for it
+
+        return profile(folder / TRACE) if self.profile else nullcontext()
 
     def _sinks(self, path: Path, project: str) -> list[Sink]:
         from truestep.ledger import sinks  # noqa: PLC0415 - --help does not wait for it

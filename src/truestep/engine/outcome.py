@@ -70,6 +70,9 @@ class Outcome:
     """Whether any parameter changed; None where it was not tracked, and on a skip."""
     losses: Mapping[str, float] | None = None
     """The part of each term in `loss`, by its name, without the terms that weighed nothing; None where the loss has no terms."""
+    seconds_by_stage: Mapping[str, float] | None = None
+    """Where `seconds` went, by stage (engine/stages.py): wall time of the host, whose sum it is. On a CUDA device kernels run on
+    meanwhile, and the wait for them falls to "judge". None where it was not asked for, by `time_stages=True`."""
 
     @property
     def completed(self) -> bool:

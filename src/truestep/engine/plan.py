@@ -51,6 +51,7 @@ class Plan(Generic[M]):
     max_consecutive_skips: int | None
     incurable: Incurable
     track_moves: bool
+    time_stages: bool
     evaluates_again: bool
     """The optimizer evaluates the loss again inside its step."""
 

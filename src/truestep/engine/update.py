@@ -21,6 +21,7 @@ from truestep.engine.plan import Incurable, Plan, total_of
 from truestep.engine.policy import Policy, scale_of, uncached
 from truestep.engine.reach import Reach
 from truestep.engine.scale import LossScale
+from truestep.engine.stages import kinds_of
 from truestep.engine.state import read_grad_scaler, read_state, state_of
 from truestep.engine.weight_check import WeightChecks
 from truestep.engine.weights import LossIs, Weight, weight_of
@@ -64,7 +65,7 @@ class Update(Generic[M]):
             a ledger is yet to be given; None never.
         incurable: "keep" leaves the loss scale alone on a skip that no smaller scale can cure; "backoff" shrinks it on every
             non-finite gradient, as torch.amp.GradScaler does.
-        track_moves: copies the parameters before each step, so that `outcome.moved()` can say whether any changed.
+        track_moves, time_stages: give `outcome.moved()`, for a copy of the parameters a step, and `outcome.seconds_by_stage`.
 
     Raises:
         PolicyError, OptimizerError, ClockError: what was asked cannot be had here, by name.
@@ -97,6 +98,7 @@ class Update(Generic[M]):
         max_consecutive_skips: int | None = None,
         incurable: Incurable = "keep",
         track_moves: bool = False,
+        time_stages: bool = False,
     ) -> None:
         policy, clip = Policy.named(policy), clip_of(clip)
         store = store_of(policy, model, optimizer)
@@ -114,6 +116,7 @@ class Update(Generic[M]):
             max_consecutive_skips=max_consecutive_skips,
             incurable=incurable,
             track_moves=track_moves,
+            time_stages=time_stages,
             evaluates_again=demand_closures(store.optimizers, policy=policy, scale=self.scale, clip=clip),
         )
         self.counts = Counts()
@@ -228,11 +231,11 @@ class Update(Generic[M]):
         """The life of an attempt: what is undone unless it was decided, and what may not happen meanwhile."""
         with self._guard.closed(), self.plan.policy.arithmetic(self.plan.device):
             self._schedule.demand_untouched()
-            work = Work(
+            work = (kinds := kinds_of(self.plan)).work(
                 self.plan, self.scale, total, buffers=self._buffers, guard=self._guard, reach=self._reach, can_replay=can_replay
             )
             try:
-                yield Attempt(work, self._weight_check)
+                yield kinds.attempt(work, self._weight_check)
                 work.outcome = self._conclude(work, ends_epoch=ends_epoch)
             finally:
                 work.close()

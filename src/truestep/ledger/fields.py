@@ -27,6 +27,11 @@ class Kind(NamedTuple):
         """The same, or null."""
         return Kind(f"{self.words} or null", self.types | {type(None)}, self.fits)
 
+    @property
+    def or_absent(self) -> Kind:
+        """The same, or no such field: a line that was not asked for it, or is of a version that did not know it."""
+        return Kind(self.words, self.types | {type(_ABSENT)}, self.fits)
+
 
 def _is_rare_number(value: Any) -> bool:
     """A number that is no float: an integer that one can hold, or what stands for a float that is not finite."""
@@ -103,6 +108,7 @@ FIELDS: Mapping[str, Mapping[str, Kind]] = {
         "parameters_moved": YES_OR_NO.or_null,
         "perf/examples_per_s": NUMBER.or_null,
         "perf/tokens_per_s": NUMBER.or_null,
+        "perf/seconds_by_stage": BY_TERM.or_absent,
         "counts": OBJECT,
     },
     "alarm": {
@@ -140,7 +146,7 @@ def _first_fault(record: Mapping[str, Any], kinds: Mapping[str, Kind], inside: s
     for name, (words, types, fits) in kinds.items():
         value = record.get(name, _ABSENT)
         if type(value) not in types and not fits(value):
-            missing = sorted(kinds.keys() - record.keys())
+            missing = sorted(name for name, kind in kinds.items() if name not in record and type(_ABSENT) not in kind.types)
             if missing:
                 return f"lacks {', '.join(inside + each for each in missing)}"
             return f"holds {_shown(value)} as {inside}{name}, where {words} belongs"

@@ -85,8 +85,8 @@ def sink_record(*, sink: str, attempts: int, seconds: float, error: str | None) 
 def attempt_record(outcome: Outcome) -> Record:
     """One attempt's line: every field of the outcome, the running totals, and the rates that follow from them.
 
-    A rate is what was applied divided by the attempt's own seconds: 0 on a skip, None where the clock did not move or
-    tokens are not counted.
+    perf/seconds_by_stage is there where the update was asked for it, by time_stages=True. A rate is what was applied divided by
+    the attempt's own seconds: 0 on a skip, None where the clock did not move or tokens are not counted.
     """
     counts = outcome.counts
     return {
@@ -112,6 +112,7 @@ def attempt_record(outcome: Outcome) -> Record:
         "parameters_moved": outcome.parameters_moved,
         "perf/examples_per_s": _rate(outcome, outcome.examples),
         "perf/tokens_per_s": _rate(outcome, outcome.tokens),
+        **({} if outcome.seconds_by_stage is None else {"perf/seconds_by_stage": _by_term(outcome.seconds_by_stage)}),
         "counts": counts_record(counts),
     }
 
@@ -131,6 +132,7 @@ def outcome_of(record: Mapping[str, Any]) -> Outcome:
         counts=counts_of(record["counts"]),
         parameters_moved=record["parameters_moved"],
         losses=_by_term_of(record["train/losses"]),
+        seconds_by_stage=_by_term_of(record.get("perf/seconds_by_stage")),
         **values,  # type: ignore[arg-type]  # the three that cannot be None were never written as None
     )
 
@@ -147,7 +149,7 @@ _COUNTS = tuple(field.name for field in fields(Counts))
 
 
 def _by_term(found: Any) -> Any:
-    """One number; or, where a loss has several terms, each term's by its name."""
+    """One number; or, where there are several, each by its name."""
     return {name: encoded(number) for name, number in found.items()} if isinstance(found, Mapping) else encoded(found)
 
 

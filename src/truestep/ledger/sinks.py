@@ -13,8 +13,9 @@ ledger opens. The MLflow extra is the client, for a server; a local database nee
 The horizontal axis is the attempt. The scalars are train/loss, train/loss/NAME of each term where a loss has several, lr
 (lr_1, lr_2, ... for further parameter groups), grad_norm, grad_norm_clipped, amp/loss_scale, amp/skipped_total,
 completed, examples_seen, tokens_seen, seconds, perf/examples_per_s, perf/tokens_per_s and beside them perf/skip_rate, which is
-skipped / attempts of the whole run. What an attempt does not have (the norm of a skip) has no point. NaN and infinities are
-sent as they are, and all four keep them; but a database of MLflow's holds the largest float for an infinity.
+skipped / attempts of the whole run; and perf/seconds/STAGE of an update that times its stages. What an attempt does not have
+(the norm of a skip) has no point. NaN and infinities are sent as they are, and all four keep them; but a database of MLflow's
+holds the largest float for an infinity.
 
 The file stays the truth. A sink that cannot be opened is an error before the run. One that fails later is dropped: the run
 goes on, a RuntimeWarning says so, and so does a line of the ledger; what it missed can be sent again from the file. Nothing
@@ -67,6 +68,7 @@ def scalars(record: Record) -> dict[str, float]:
     counts = record["counts"]
     values = {name: record[name] for name in _DRAWN}
     values |= {f"train/loss/{term}": loss for term, loss in (record["train/losses"] or {}).items()}
+    values |= {f"perf/seconds/{stage}": seconds for stage, seconds in record.get("perf/seconds_by_stage", {}).items()}
     values |= {f"lr_{group}" if group else "lr": rate for group, rate in enumerate(record["lr"])}
     values |= {name: counts[name] for name in ("completed", "examples_seen", "tokens_seen")}
     values["perf/skip_rate"] = record["amp/skipped_total"] / counts["attempts"]

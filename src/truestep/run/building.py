@@ -70,6 +70,7 @@ def build(task: Task, settings: Settings, *, seed: int, device: torch.device, po
         examples=task.examples,
         tokens=task.tokens,
         max_consecutive_skips=settings.max_consecutive_skips,
+        time_stages=settings.time_stages,
     )
     return Setup(plan=plan, splits=splits, model=model, update=update, data_digest=data, initial_digest=initial_digest)
 

@@ -20,9 +20,11 @@ from truestep.run.settings import Settings
 
 SCHEMA = 1
 SETTINGS, LEDGER, CHECKPOINTS, RECORD = "settings.json", "ledger.jsonl", "checkpoints", "record.json"
+TRACE = "trace.json"
+"""Of one attempt, where a profile was asked for."""
 FINISHED = ("reached", "budget", "diverged", "stalled")
 """How a run ends that would end so again; any other goes on when it is resumed."""
-_FREE = ("on_oom",)
+_FREE = ("on_oom", "time_stages")
 """Settings that may change from one process of a run to the next."""
 
 

@@ -62,6 +62,8 @@ class Settings:
     on_oom: OnOom = "stop"
     """What follows an attempt for which memory did not suffice: the end of the run, or the same window in twice as many
     microbatches, and so on from there."""
+    time_stages: bool = False
+    """Whether each line of the ledger says where its attempt's seconds went."""
     threads: int | None = None
     """Of torch on the CPU; None: as the process has them."""
     device: str | None = None
