@@ -33,10 +33,10 @@ class Sizes:
 
     SCALE = 1024.0
 
-    def __init__(self, count: int, tensors: int) -> None:
+    def __init__(self, count: int, tensors: int, device: str = "cuda") -> None:
         self.COUNT, self.TENSORS = count, tensors
         torch.manual_seed(0)
-        self.GRADS = [torch.randn(count // tensors, device="cuda") * self.SCALE * 1e-3 for _ in range(tensors)]
+        self.GRADS = [torch.randn(count // tensors, device=device) * self.SCALE * 1e-3 for _ in range(tensors)]
 
     def Side(self, fused: bool) -> Side:
         """Parameters with an optimizer and a scaler."""
@@ -53,8 +53,8 @@ class Side:
         for p, gradient in zip(self.params, gradients, strict=True):
             p.grad = gradient.clone()
         self.optimizer: Any = torch.optim.AdamW(self.params, lr=1e-3, fused=fused, foreach=None if fused else True)
-        self.scaler = torch.amp.GradScaler("cuda", init_scale=scale, growth_interval=10**9)
-        self.scaler.scale(torch.tensor(1.0, device="cuda"))
+        self.scaler = torch.amp.GradScaler(gradients[0].device.type, init_scale=scale, growth_interval=10**9)
+        self.scaler.scale(torch.ones((), device=gradients[0].device))
 
     def reset(self) -> None:
         """The gradients as a backward leaves them."""
