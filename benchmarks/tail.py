@@ -20,7 +20,7 @@ BOTH = ("AdamW", "SGD")
 SIZES = ((1, 10, BOTH), (1, 100, BOTH[:1]), (1, 500, BOTH), (30, 10, BOTH), (30, 500, BOTH[:1]), (100, 100, BOTH))
 QUICK = ((1, 10, BOTH), (1, 500, BOTH[:1]))
 """Millions of parameters, in how many tensors, and what steps them."""
-ROUNDS = {1: 31, 30: 9, 100: 5}
+ROUNDS = {1: 21, 30: 9, 100: 3}
 ABOVE_FLOOR, OF_SCALERS = 0.35, 0.5
 SAME = 0.03
 """The share of the way by which weights may differ: a float32 norm over a whole tensor is off by 1.6 % at 30 million."""
