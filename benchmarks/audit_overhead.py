@@ -14,7 +14,7 @@ from benchmarks.table import Table
 from truestep.audit.trace import start
 from truestep.audit.trace.recorder import DENSE, RUN
 
-SETTINGS = {"0.03": 5, "1": 3}
+SETTINGS = {"0.03": 3, "1": 2}
 QUICK = {"0.03": 1}
 """Rounds of each size, after one that does not count; a size of 10 is there too, and takes minutes."""
 KINDS = ("again", "dense", "judged", "between")

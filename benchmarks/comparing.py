@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.rounds import Spread, children_seconds
 from benchmarks.table import Table
 
-TASK, CANDIDATES, SEEDS, ATTEMPTS = "digits", ("fp32", "bf16"), 2, 1000
+TASK, CANDIDATES, SEEDS, ATTEMPTS = "digits", ("fp32", "bf16"), 2, 500
 BARE = f"""
 import json, time
 from truestep.run import Settings, train
@@ -84,4 +84,4 @@ def table_of(rows: list[Row]) -> Table:
 
 def tables(*, quick: bool) -> list[Table]:
     """Measure, and say."""
-    return [table_of([measured(50 if quick else ATTEMPTS) for _ in range(1 if quick else 3)])]
+    return [table_of([measured(50 if quick else ATTEMPTS) for _ in range(1 if quick else 2)])]

@@ -18,13 +18,13 @@ loss_fn = nn.functional.cross_entropy
 class Loops:
     """Contenders at one width under "bf16" or "fp16"; each returns its seconds and its parameters. No loop reads a loss."""
 
-    def __init__(self, width: int, batch: int, updates: int, policy: str) -> None:
-        self.WIDTH, self.BATCH, self.UPDATES, self.policy = width, batch, updates, policy
+    def __init__(self, width: int, batch: int, updates: int, policy: str, device: str = "cuda") -> None:
+        self.WIDTH, self.BATCH, self.UPDATES, self.policy, self.device = width, batch, updates, policy, device
         self.dtype = torch.bfloat16 if policy == "bf16" else torch.float16
         self.time: Any = time
         torch.manual_seed(0)
         self.DATA = [
-            (torch.randn(batch, width, device="cuda"), torch.randint(0, 10, (batch,), device="cuda"))
+            (torch.randn(batch, width, device=device), torch.randint(0, 10, (batch,), device=device))
             for _ in range(MICRO * updates)
         ]
 
@@ -32,7 +32,7 @@ class Loops:
         """Model, optimizer and schedule."""
         torch.manual_seed(0)
         layers = [layer for _ in range(4) for layer in (nn.Linear(self.WIDTH, self.WIDTH), nn.GELU())]
-        model = nn.Sequential(*layers, nn.Linear(self.WIDTH, 10)).cuda()
+        model = nn.Sequential(*layers, nn.Linear(self.WIDTH, 10)).to(self.device)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
         return model, optimizer, torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=1000)
 
@@ -40,10 +40,10 @@ class Loops:
         """By hand: under fp16 with a GradScaler, under bf16 without one."""
         model, optimizer, scheduler = self.make()
         params = list(model.parameters())
-        scaler = torch.amp.GradScaler("cuda", enabled=self.policy == "fp16")
+        scaler = torch.amp.GradScaler(self.device, enabled=self.policy == "fp16")
         start = self.time.perf_counter()
         for i, (x, y) in enumerate(self.DATA):
-            with torch.autocast("cuda", dtype=self.dtype):
+            with torch.autocast(self.device, dtype=self.dtype):
                 loss = loss_fn(model(x), y) / MICRO
             scaler.scale(loss).backward()
             if (i + 1) % MICRO == 0:
@@ -92,7 +92,7 @@ class Loops:
         """Fabric; its `clip_gradients` unscales what it clips."""
         from lightning_fabric import Fabric  # noqa: PLC0415 - a contender that may be absent
 
-        fab = Fabric(accelerator="cuda", devices=1, precision="bf16-mixed" if self.policy == "bf16" else "16-mixed")
+        fab = Fabric(accelerator=self.device, devices=1, precision="bf16-mixed" if self.policy == "bf16" else "16-mixed")
         model, optimizer, scheduler = self.make()
         model, optimizer = fab.setup(model, optimizer)
         start = self.time.perf_counter()

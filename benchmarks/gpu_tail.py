@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import torch
@@ -13,8 +14,8 @@ from benchmarks import tail
 from benchmarks.gpu import seconds_on_device
 from benchmarks.table import Table
 
-SIZES = ((1, (10, 100, 500)), (30, (10, 500)), (100, (100, 500)), (1000, (500,)))
-QUICK = ((1, (10,)),)
+SIZES = ((1, 10), (1, 100), (1, 500), (30, 10), (30, 500), (100, 100), (100, 500), (1000, 500))
+QUICK = ((1, 10),)
 """Millions of parameters, and in how many tensors."""
 
 HOW = """
@@ -32,10 +33,10 @@ class Sizes:
 
     SCALE = 1024.0
 
-    def __init__(self, count: int, tensors: int) -> None:
+    def __init__(self, count: int, tensors: int, device: str = "cuda") -> None:
         self.COUNT, self.TENSORS = count, tensors
         torch.manual_seed(0)
-        self.GRADS = [torch.randn(count // tensors, device="cuda") * self.SCALE * 1e-3 for _ in range(tensors)]
+        self.GRADS = [torch.randn(count // tensors, device=device) * self.SCALE * 1e-3 for _ in range(tensors)]
 
     def Side(self, fused: bool) -> Side:
         """Parameters with an optimizer and a scaler."""
@@ -52,8 +53,8 @@ class Side:
         for p, gradient in zip(self.params, gradients, strict=True):
             p.grad = gradient.clone()
         self.optimizer: Any = torch.optim.AdamW(self.params, lr=1e-3, fused=fused, foreach=None if fused else True)
-        self.scaler = torch.amp.GradScaler("cuda", init_scale=scale, growth_interval=10**9)
-        self.scaler.scale(torch.tensor(1.0, device="cuda"))
+        self.scaler = torch.amp.GradScaler(gradients[0].device.type, init_scale=scale, growth_interval=10**9)
+        self.scaler.scale(torch.ones((), device=gradients[0].device))
 
     def reset(self) -> None:
         """The gradients as a backward leaves them."""
@@ -76,17 +77,15 @@ class Side:
 def measure(*, quick: bool) -> list[tail.Row]:
     """All settings."""
     rows = []
-    for millions, splits in QUICK if quick else SIZES:
-        for tensors in splits:
-            sizes = Sizes(millions * 10**6, tensors)
-            for policy in ("fp16", "bf16"):
-                for optimizer in ("AdamW", "SGD"):
-                    for fused in (True, False):
-                        rounds, seconds = (5, 2.0) if quick else (31, 6.0)
-                        taken = {"rounds": rounds, "most_seconds": seconds, "timer": seconds_on_device}
-                        rows.append(tail.row(sizes, policy, optimizer, fused=fused, **taken))
-                        gc.collect()
-                        torch.cuda.empty_cache()
+    rounds, most_seconds = (5, 2.0) if quick else (31, 6.0)
+    for millions, tensors in QUICK if quick else SIZES:
+        sizes = Sizes(millions * 10**6, tensors)
+        for policy, optimizer, fused in product(("fp16", "bf16"), tail.BOTH, (True, False)):
+            rows.append(
+                tail.row(sizes, policy, optimizer, fused=fused, rounds=rounds, most_seconds=most_seconds, timer=seconds_on_device)
+            )
+            gc.collect()
+            torch.cuda.empty_cache()
     return rows
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import gc
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from benchmarks.fixed import fixed
 from benchmarks.table import Aim, Table, most
@@ -24,7 +24,7 @@ MARK = 7_777_777
 MORE = 1.01
 
 HOW = f"""
-The fixed text of update_overhead.py again, one process a contender. Bytes of tensors above those of the data, from each
+The fixed text of update_overhead.py again. Bytes of tensors above those of the data, from each
 allocation that torch's profiler notes on the CPU, so that it is exact and no noise; workspaces inside of kernels are not in
 it, and are the same kernels' for all. `first` is the highest point of the first {FIRST} updates, in which the moments are
 made and truestep keeps a copy of the weights for its first step; `later` that of the others. Ratios to `hand`.
@@ -61,11 +61,8 @@ def peaks(changes: Iterable[int]) -> tuple[int, int]:
     return first, highest
 
 
-def measured(function: str, width: int, batch: int) -> tuple[int, int]:
-    """The two peaks of a contender, in this process."""
-    import torch  # noqa: PLC0415 - the parent does without
-
-    module = fixed("update_overhead", width, batch, UPDATES)
+def changes_of(module: Any, function: str) -> list[int]:
+    """What a contender allocates (and, below 0, frees) of tensors, in bytes, in its order."""
     loss, calls = module.loss_fn, iter(range(10**6))
 
     def marked(*arguments: Any) -> Any:
@@ -74,20 +71,23 @@ def measured(function: str, width: int, batch: int) -> tuple[int, int]:
         return loss(*arguments)
 
     module.loss_fn = marked
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        getattr(module, function)()
+    gc.collect()
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+            getattr(module, function)()
+    finally:
+        module.loss_fn = loss
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-    return peaks(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))
+    return [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
 
 
-def row(function: str, width: int, batch: int) -> Row:
-    """One contender, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.peak", function, str(width), str(batch)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        return Row(width=width, contender=NAMES[function], absent=(ended.stderr.strip().splitlines() or ["no word"])[-1])
-    first, later = json.loads(ended.stdout.splitlines()[-1])
-    return Row(width=width, contender=NAMES[function], first_bytes=first, later_bytes=later)
+def row(module: Any, function: str) -> Row:
+    """One contender."""
+    try:
+        first, later = peaks(changes_of(module, function))
+    except ImportError as error:
+        return Row(width=module.WIDTH, contender=NAMES[function], absent=str(error))
+    return Row(width=module.WIDTH, contender=NAMES[function], first_bytes=first, later_bytes=later)
 
 
 def aims(rows: list[Row]) -> tuple[Aim, ...]:
@@ -126,17 +126,10 @@ def table_of(rows: list[Row]) -> Table:
 
 def measure(*, quick: bool) -> list[Row]:
     """Width after width."""
-    return [
-        row(function, width, batch)
-        for width, batch in (QUICK if quick else SETTINGS)
-        for function in (CONTENDERS[:2] if quick else CONTENDERS)
-    ]
+    modules = [fixed("update_overhead", width, batch, UPDATES) for width, batch in (QUICK if quick else SETTINGS)]
+    return [row(module, function) for module in modules for function in CONTENDERS]
 
 
 def tables(*, quick: bool) -> list[Table]:
     """Measure, and say."""
     return [table_of(measure(quick=quick))]
-
-
-if __name__ == "__main__":
-    print(json.dumps(measured(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

@@ -25,7 +25,7 @@ class Program:
 
 
 PROGRAMS = {
-    "verify": Program(title="What verify costs", file="verify_cost.py", arguments=("--rounds", "3")),
+    "verify": Program(title="What verify costs", file="verify_cost.py", arguments=("--attempts", "4", "12", "--rounds", "3")),
     "verify-digits": Program(
         title="What verify costs on a small task", file="verify_cost.py", arguments=("--task", "digits", "--rounds", "5")
     ),

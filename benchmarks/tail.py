@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -15,9 +16,11 @@ from benchmarks.our_tail import Tail
 from benchmarks.rounds import Spread, excesses, seconds_of, taking_turns
 from benchmarks.table import Aim, Table, most
 
-SIZES = ((1, (10, 100, 500)), (30, (10, 500)), (100, (100,)))
-QUICK = ((1, (10, 500)),)
-"""Millions of parameters, and in how many tensors."""
+BOTH = ("AdamW", "SGD")
+SIZES = ((1, 10, BOTH), (1, 100, BOTH[:1]), (1, 500, BOTH), (30, 10, BOTH), (30, 500, BOTH[:1]), (100, 100, BOTH))
+QUICK = ((1, 10, BOTH), (1, 500, BOTH[:1]))
+"""Millions of parameters, in how many tensors, and what steps them."""
+ROUNDS = {1: 21, 30: 9, 100: 3}
 ABOVE_FLOOR, OF_SCALERS = 0.35, 0.5
 SAME = 0.03
 """The share of the way by which weights may differ: a float32 norm over a whole tensor is off by 1.6 % at 30 million."""
@@ -102,7 +105,7 @@ def row(
         "rival": lambda: timed(rival.reset, rival.scaler_tail if scaled else by_hand),
         "ours": lambda: timed(ours.reset, ours.run),
     }
-    spent = taking_turns(contenders, rounds=rounds, warm=2, most_seconds=most_seconds)
+    spent = taking_turns(contenders, rounds=rounds, warm=1, most_seconds=most_seconds)
     apart = way(own.params, rival.params, begun)
     assert apart <= SAME, f"the weights differ by {apart:.3f} of their way"
     floor = spent["floor"]
@@ -123,17 +126,12 @@ def row(
 def measure(*, quick: bool) -> list[Row]:
     """All settings, each at most a few seconds."""
     rows = []
-    for millions, splits in QUICK if quick else SIZES:
-        for tensors in splits:
-            module = fixed("update_tail", millions * 10**6, tensors)
-            for policy in ("fp16", "bf16"):
-                for optimizer in ("AdamW", "SGD"):
-                    for fused in (True, False):
-                        rounds = 5 if quick else 31 if millions == 1 else 9
-                        rows.append(
-                            row(module, policy, optimizer, fused=fused, rounds=rounds, most_seconds=1.0 if quick else 6.0)
-                        )
-                        gc.collect()
+    for millions, tensors, optimizers in QUICK if quick else SIZES:
+        module = fixed("update_tail", millions * 10**6, tensors)
+        rounds, most_seconds = (5, 1.0) if quick else (ROUNDS[millions], 4.0)
+        for policy, optimizer, fused in product(("fp16", "bf16"), optimizers, (True, False)):
+            rows.append(row(module, policy, optimizer, fused=fused, rounds=rounds, most_seconds=most_seconds))
+            gc.collect()
     return rows
 
 

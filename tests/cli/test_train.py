@@ -445,3 +445,72 @@ def test_on_a_terminal_a_bar_shows_the_run_and_vanishes(monkeypatch):
     process.communicate()
     assert process.returncode == 0
     assert b"10/12  quality" in shown
+
+
+# A folder that says the rest.
+
+
+OPTIONS = "--policy bf16 --clip 0.5 --scale none --clock attempt --seed 3 --evaluate-every 128 --checkpoint-every 2 --keep-last 1"
+
+
+def test_a_run_goes_on_by_its_folder_alone(tmp_path):
+    Path("breaks.py").write_text(BREAKS)
+    line = ["train", "breaks.py:Breaks", *OPTIONS.split(), "--budget-attempts", "12", "--device", "cpu"]
+    assert main([*line, "--out", "whole"]) == 3
+    Path("mended").write_text("")
+    assert main([*line, "--out", "whole", "--resume"]) == 0
+    Path("mended").unlink()
+    assert main([*line, "--out", "here"]) == 3
+    Path("mended").write_text("")
+    assert main(["train", "--resume", "here"]) == 0
+    ended, whole = record_in(Path("here")), record_in(Path("whole"))
+    assert (ended.weights_digest, ended.counts, ended.candidate) == (whole.weights_digest, whole.counts, whole.candidate)
+    kept = [sorted(path.name for path in Path(folder, "checkpoints").glob("*.ckpt")) for folder in ("here", "whole")]
+    assert kept[0] == kept[1]
+
+
+BREAKS = """
+from pathlib import Path
+from truestep.tasks import Logistic
+
+class Breaks(Logistic):
+    calls = 0
+
+    def loss(self, model, microbatch):
+        Breaks.calls += 1
+        if Breaks.calls == 7 and not Path("mended").exists():
+            raise ValueError("once")
+        return super().loss(model, microbatch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--policy", "fp32"], 'its policy is "bf16", and "fp32" was asked'),
+        (["--seed", "0"], "its seed is 3, and 0 was asked"),
+        (["--threads", "2"], "its threads is 1, and 2 was asked"),
+        (["--clip", "1"], 'its candidate is "bf16 clip=0.5", and "bf16 clip=1" was asked'),
+        (["--clock", "attempt"], 'its candidate is "bf16 clip=0.5", and "bf16 clip=0.5 clock=attempt" was asked'),
+        (["--stop-at-target"], "its stop at target is false, and true was asked"),
+        (["--out", "there"], "--out there is another folder than here"),
+    ],
+)
+def test_what_is_said_beside_a_folder_has_to_be_what_stands_there(options, named, capsys):
+    line = ["train", "logistic", "--policy", "bf16", "--clip", "0.5", "--seed", "3", "--budget-attempts", "2", "--device", "cpu"]
+    assert main([*line, "--out", "here"]) == 0
+    assert main(["train", "--resume", "here", *options]) in (2, 3)
+    assert named in capsys.readouterr().err
+
+
+def test_a_runs_folder_is_no_task_without_resume(capsys):
+    assert main([*SMALL, "--out", "here"]) == 0
+    assert main(["train", "here"]) == 2
+    assert "hint: truestep train here --resume goes on with it" in capsys.readouterr().err
+
+
+def test_a_folder_that_does_not_say_what_its_run_was_is_told(capsys):
+    Path("here").mkdir()
+    Path("here/settings.json").write_text('{"schema": 1, "candidate": "fp32"}')
+    assert main(["train", "--resume", "here"]) == 3
+    assert "here does not say the 'task' of its run" in capsys.readouterr().err

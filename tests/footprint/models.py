@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tests.profile import FULL
 from truestep import Update
 
 OPTIMIZERS = {
@@ -38,7 +39,7 @@ def convolutional() -> nn.Module:
 
 def deep() -> nn.Module:
     return nn.Sequential(
-        *(layer for _ in range(8) for layer in (nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU())), nn.Linear(64, 5)
+        *(layer for _ in range(8 if FULL else 3) for layer in (nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU())), nn.Linear(64, 5)
     )
 
 

@@ -76,8 +76,9 @@ SAVED = [("bf16", 4 * 4096, 3 * 131072), ("fp32", 4 * 8192, 0)]
 def test_four_linear_layers_save_what_the_table_says(policy: str, activations: int, casts: int) -> None:
     model = nn.Sequential(*(nn.Linear(256, 256, bias=False) for _ in range(4)))
     update = Update(model, torch.optim.SGD(model.parameters()), loss=lambda model, x: model(x).sum(), policy=policy)
+    found = memory(update, [torch.randn(8, 256)])
     for side in ("predicted", "measured"):
-        account = getattr(memory(update, [torch.randn(8, 256)]), side).later.account
+        account = getattr(found, side).later.account
         assert account.each.activations + account.saved_batch_bytes == activations
         assert account.saved_casts_bytes == casts
 
@@ -192,7 +193,7 @@ def test_a_model_that_reads_its_data_is_measured_alone_and_says_why(kind: type[n
 
 
 def test_what_the_report_says_of_autocast_and_of_microbatches() -> None:
-    found = memory("bytes-lm", policy="bf16", device="cpu", measure=False)
+    found = memory("bytes-lm" if FULL else "digits", policy="bf16", device="cpu", measure=False)
     text = str(found)
     assert "Autocast does not halve memory" in text
     assert "Not measured: a prediction alone was asked for." in text
@@ -287,7 +288,7 @@ def test_a_format_without_a_kernel_is_told_as_such() -> None:
     assert "bf16" in caught.value.hint
 
 
-@pytest.mark.parametrize("policy", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("policy", ["fp32", "bf16", "fp16"] if FULL else ["bf16"])
 def test_a_kernel_that_whole_numbers_lack_is_no_fault_of_the_policy(policy: str) -> None:
     def forgetful(model: nn.Module, microbatch: Any) -> Tensor:
         x, labels = microbatch
@@ -317,7 +318,7 @@ def test_the_record_that_an_lstm_on_the_cpu_keeps_is_predicted_to_the_byte(polic
     assert found.predicted.each.activations == found.measured.each.activations > 0
 
 
-@pytest.mark.parametrize("level", [None, "99", "3"])
+@pytest.mark.parametrize("level", [None, "99", "3"] if FULL else [None, "3"])
 def test_the_users_own_word_on_how_loud_the_profiler_is_stands(level: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KINETO_LOG_LEVEL", raising=False)
     if level is not None:
@@ -355,7 +356,7 @@ def test_an_option_that_says_nothing_about_what_is_asked_is_refused_by_its_name(
 
 def test_a_policy_of_ones_own_is_taken_as_it_is_and_not_by_its_name() -> None:
     mine = Policy(name="mine", compute=torch.bfloat16, scale=LossScale.none())
-    found = memory("logistic", policy=mine, device="cpu")
-    named = memory("logistic", policy="bf16", device="cpu")
+    found = memory("logistic", policy=mine, device="cpu", measure=FULL)
+    named = memory("logistic", policy="bf16", device="cpu", measure=FULL)
     assert found.policy == "mine"
     assert (found.predicted, found.peak_bytes) == (named.predicted, named.peak_bytes)

@@ -9,6 +9,7 @@ import pytest
 
 from truestep.cli.ledger import Command
 from truestep.engine.outcome import Outcome, Reason
+from truestep.errors import UsageError
 from truestep.ledger import read, summarize
 
 Attempts = Callable[..., list[Outcome]]
@@ -62,6 +63,27 @@ def test_a_loss_scale_that_never_moved_is_one_number(
 ) -> None:
     Command(file=write(make_attempts([None]))).run()
     assert "loss scale  2" in capsys.readouterr().out.splitlines()
+
+
+def test_the_folder_of_a_run_stands_for_its_ledger_and_another_says_which_to_name(
+    write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run, comparison = tmp_path / "run", tmp_path / "comparison"
+    (comparison / "ledgers").mkdir(parents=True)
+    run.mkdir()
+    with pytest.raises(UsageError, match=r"run is a folder without a ledger\.jsonl") as raised:
+        Command(file=run).run()
+    assert raised.value.hint == "name a ledger's file, or the folder of a run"
+    written = write(make_attempts([None]))
+    (run / "ledger.jsonl").write_bytes(written.read_bytes())
+    Command(file=written).run()
+    of_file = capsys.readouterr().out
+    Command(file=run).run()
+    assert capsys.readouterr().out == of_file
+    (comparison / "ledgers" / "fp32-seed0.jsonl").write_bytes(written.read_bytes())
+    with pytest.raises(UsageError) as raised:
+        Command(file=comparison).run()
+    assert str(raised.value.hint).endswith("comparison/ledgers/fp32-seed0.jsonl")
 
 
 def test_json_is_one_document_equal_to_the_summary(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from truestep.cli._output import print_json
+from truestep.errors import UsageError
 from truestep.pages.words import counted
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class Command:
     """Print what a ledger adds up to: attempts, skips by reason, examples and tokens, throughput with skip rate."""
 
     file: Annotated[Path, tyro.conf.Positional]
-    """The ledger, as truestep.Ledger wrote it."""
+    """The ledger, as truestep.Ledger wrote it, or the folder of a truestep train."""
 
     json: bool = False
     """Print one JSON document instead."""
@@ -29,12 +30,23 @@ class Command:
         """Print the summary; 0."""
         from truestep.ledger import read, summarize  # noqa: PLC0415  # --help must not wait for torch
 
-        summary = summarize(read(self.file))
+        summary = summarize(read(_ledger(self.file)))
         if self.json:
             print_json(summary.as_dict())
         else:
             print("\n".join(text(summary)))
         return 0
+
+
+def _ledger(path: Path) -> Path:
+    """The ledger at `path`, or in the run's folder there."""
+    from truestep.run.folder import LEDGER  # noqa: PLC0415 - --help does not wait for it
+
+    if not path.is_dir() or (path / LEDGER).exists():
+        return path / LEDGER if path.is_dir() else path
+    beside = sorted(path.glob("*.jsonl")) + sorted(path.glob("ledgers/*.jsonl"))  # of a comparison's runs
+    hint = f"name one of its files, such as {beside[0]}" if beside else "name a ledger's file, or the folder of a run"
+    raise UsageError(f"{path} is a folder without a {LEDGER}", hint=hint)
 
 
 def text(summary: Summary) -> list[str]:

@@ -14,6 +14,7 @@ import tyro
 from truestep.cli._live import Live
 from truestep.cli._one_run import print_profile, print_run, resumed_lines
 from truestep.cli._output import print_json, resuming, stdout_is_talk
+from truestep.cli._resuming import FREE, filled
 from truestep.cli._signals import Interrupted, Signals
 from truestep.errors import ProtocolError, UsageError
 
@@ -43,10 +44,10 @@ class Command:
     """
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """A built-in task (see truestep tasks), or FILE.py:NAME."""
+    """A built-in task (see truestep tasks), or FILE.py:NAME; with --resume a run's folder, which says what is not said here."""
 
-    policy: str = "fp32"
-    """fp32, tf32, bf16, fp16, or another of truestep's policies."""
+    policy: str | None = None
+    """fp32, tf32, bf16, fp16, or another of truestep's policies; None: fp32."""
 
     scale: str | None = None
     """The loss scale: dynamic, dynamic:INIT, static:VALUE or none; None: the policy's."""
@@ -57,8 +58,8 @@ class Command:
     clip: float | None = None
     """The largest gradient norm, in original units."""
 
-    clock: str = "completed"
-    """What a tick of the schedule means: completed, attempt, epoch, examples:N or tokens:N."""
+    clock: str | None = None
+    """What a tick of the schedule means: completed, attempt, epoch, examples:N or tokens:N; None: completed."""
 
     budget_attempts: int | None = None
     """Attempts after which the run ends, and over which the schedule is laid out; None: the task's own."""
@@ -75,20 +76,20 @@ class Command:
     stop_at_target: bool = False
     """End at the target instead of at the end of the budget."""
 
-    seed: int = 0
-    """Decides initial weights, order of the data, and all that is drawn."""
+    seed: int | None = None
+    """Decides initial weights, order of the data, and all that is drawn; None: 0."""
 
     device: str | None = None
     """cpu, cuda or cuda:N; None: the CUDA device where there is one."""
 
-    threads: int = 1
-    """Threads of torch's operators on the CPU. They decide on bits."""
+    threads: int | None = None
+    """Threads of torch's operators on the CPU. They decide on bits. None: 1."""
 
     out: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None
     """The run's folder; None: runs/TASK-POLICY-seedN."""
 
-    keep_last: int = 2
-    """So many checkpoints are kept, and the best by quality."""
+    keep_last: int | None = None
+    """So many checkpoints are kept, and the best by quality; None: 2."""
 
     checkpoint_every: int | None = None
     """Attempts between two checkpoints; None: one at each evaluation, and at the end."""
@@ -96,8 +97,8 @@ class Command:
     resume: bool = False
     """Go on from the folder's last checkpoint, or begin where there is none."""
 
-    on_oom: Literal["stop", "accumulate"] = "stop"
-    """Where memory does not suffice for an attempt: stop, or split its window twice as finely and go on."""
+    on_oom: Literal["stop", "accumulate"] | None = None
+    """Where memory does not suffice for an attempt: stop, or split its window twice as finely and go on; None: stop."""
 
     max_skip_rate: float | None = None
     """Warn on stderr while more than this share of recent attempts is skipped; None: never."""
@@ -119,7 +120,7 @@ class Command:
         """Open the folder, train, print; 0, 3 for a run that failed, 130 or 143 after Ctrl-C or SIGTERM."""
         with stdout_is_talk(self.json), Signals() as signals:  # a task's own prints are no part of the document
             try:
-                path, record, has_target, profile = self._trained(signals)
+                path, record, has_target, profile = filled(self)._trained(signals)
             except Interrupted as interruption:
                 self._say_how_to_go_on()
                 return interruption.code
@@ -143,12 +144,15 @@ class Command:
         from truestep.run.folder import CHECKPOINTS, LEDGER, RunFolder, asked_of  # noqa: PLC0415 - --help does not wait for it
         from truestep.tasks import load  # noqa: PLC0415 - --help does not wait for it
 
+        assert self.seed is not None  # filled, as all of them
+        assert self.keep_last is not None
         settings, task = self._settings(), load(self.task)
         path = self._out(settings)
         has_target = settings.target is not None or task.target is not None
         saving = Saving(folder=path / CHECKPOINTS, keep_last=self.keep_last, every_attempts=self.checkpoint_every)
         alarm = None if self.max_skip_rate is None else SkipAlarm(limit=self.max_skip_rate)
-        asked = asked_of(self.task, settings, seed=self.seed, device=str(device_of(self.device)))
+        free = {name: getattr(self, name) for name in FREE}
+        asked = asked_of(self.task, settings, seed=self.seed, device=str(device_of(self.device)), free=free)
         folder = RunFolder.opened(path, asked, resume=self.resume)
         if folder.finished is not None:
             print(f"{path} is finished ({folder.finished.status}); nothing is left to do", file=sys.stderr)
@@ -204,6 +208,7 @@ class Command:
             value = getattr(self, option)
             if value is not None and [value] != value.split():
                 raise UsageError(f"--{option} {value!r} is not one word", hint="truestep train --help tells what it may be")
+        assert self.policy is not None
         words = {"scale": self.scale, "accumulate": self.accumulate, "clip": self.clip, "clock": self.clock}
         written = [
             f"{key}={value}" for key, value in words.items() if value is not None and (key, value) != ("clock", "completed")
@@ -222,6 +227,7 @@ class Command:
         from truestep.engine.clip import ClipNorm  # noqa: PLC0415 - --help does not wait for it
         from truestep.run import Settings  # noqa: PLC0415 - --help does not wait for it
 
+        assert self.threads is not None
         if not 1 <= self.threads <= _MOST_THREADS:
             raise UsageError(f"--threads {self.threads} cannot be had", hint=f"write --threads N, from 1 to {_MOST_THREADS}")
         candidate = self._candidate()
@@ -240,6 +246,7 @@ class Command:
         from truestep.run.folder import folder_of  # noqa: PLC0415 - --help does not wait for it
 
         if self.out is None:
+            assert self.seed is not None
             return folder_of(self.task, settings.name, seed=self.seed)
         if not self.out:
             raise UsageError("--out '' is no folder", hint="name one, or leave --out away")

@@ -34,7 +34,8 @@ def attempted(
 
     It is `update(window)` in the words of a loop of one's own, for between its words lie the phases.
     """
-    gc.collect()  # graphs of earlier attempts that hang in circles are not this one's
+    if allocator is not None:
+        gc.collect()  # it would tell the end of graphs of earlier attempts that hang in circles; a watch knows its own alone
     watch = Watch(update.plan.device, workspaces)
     _tell(watch, update, window)
 

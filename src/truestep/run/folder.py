@@ -26,6 +26,8 @@ FINISHED = ("reached", "budget", "diverged", "stalled")
 """How a run ends that would end so again; any other goes on when it is resumed."""
 _FREE = ("on_oom", "time_stages")
 """Settings that may change from one process of a run to the next."""
+_FREE_AS_WELL = "free"
+"""What settings.json says for whoever goes on without saying it anew, and holds no run to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +95,14 @@ class RunFolder:
             ) from error
 
 
-def asked_of(task: str, settings: Settings, *, seed: int, device: str) -> dict[str, Any]:
-    """What a run is asked to be, as JSON values, in the order in which a difference is told."""
+def asked_of(task: str, settings: Settings, *, seed: int, device: str, free: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a run is asked to be, as JSON values, in the order in which a difference is told.
+
+    `free` is what may be otherwise when it is gone on with.
+    """
     asked = {name: value for name, value in asdict(settings).items() if name not in _FREE}
-    written: dict[str, Any] = json.loads(json.dumps({"schema": SCHEMA, "task": task, "seed": seed, **asked, "device": device}))
+    whole = {"schema": SCHEMA, "task": task, "seed": seed, **asked, "device": device, **({_FREE_AS_WELL: free} if free else {})}
+    written: dict[str, Any] = json.loads(json.dumps(whole))
     return written  # as a file gives it back: a tuple is a list
 
 
@@ -131,7 +137,7 @@ def _has_begun(path: Path) -> bool:
 
 def _demand_same(path: Path, there: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     for name in dict.fromkeys([*asked, *there]):
-        if there.get(name) != asked.get(name):
+        if name != _FREE_AS_WELL and there.get(name) != asked.get(name):
             words, old, new = name.replace("_", " "), json.dumps(there.get(name)), json.dumps(asked.get(name))
             raise RecordError(
                 f"{path} holds another run: its {words} is {old}, and {new} was asked",

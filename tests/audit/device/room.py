@@ -1,4 +1,4 @@
-"""Runs scripts in forks of one process that has imported torch once: with CUDA standing for the CPU, or as they are.
+"""Runs scripts in forks of one process that has imported torch: with CUDA standing for the CPU, or as they are.
 
 `python room.py jobs.json`: each job names a script, where its weights go, whether CUDA stands for the CPU, and how many ranks.
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch._dynamo  # every optimizer needs it: once here is faster than in each fork
 from torch.overrides import TorchFunctionMode
 
 from truestep.audit.device import install

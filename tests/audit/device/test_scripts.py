@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests import ready
 from tests.audit.device.twins import SCRIPTS, twin
 
 NAMES = sorted(path.name for path in SCRIPTS.glob("*.py"))
@@ -35,8 +33,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
     (folder / "jobs.json").write_text(json.dumps(jobs))
     room = Path(__file__).with_name("room.py")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, str(room), str(folder / "jobs.json")], check=True, env=environment, timeout=300)
+    ended = ready.run(str(room), str(folder / "jobs.json"))
+    assert ended.returncode == 0, ended.stderr
     return folder
 
 

@@ -11,7 +11,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.hearing import HEARING
+from tests import ready
 from tests.profile import FULL
 from truestep.audit.events import Raised, Ranks
 from truestep.audit.process import audit
@@ -76,7 +76,7 @@ def test_a_script_runs_as_without_an_audit_and_all_its_processes_are_seen(here, 
         """
         import os, random, subprocess, sys
         sys.path.append(os.getcwd())
-        import torch
+        import torch._dynamo  # as an optimizer does: once for all forks
         from loop import train
 
         class Data(torch.utils.data.Dataset):
@@ -150,7 +150,8 @@ def test_an_exception_is_printed_as_always_and_told_with_the_users_line(here, ca
     assert (FAULT, "loop.py", LINE, 3) in planted(audited)
 
 
-def test_a_process_that_dies_without_a_word_has_told_most_of_what_it_saw(here, capfdbinary):
+@pytest.mark.parametrize("begun_by", ["fork", pytest.param("exec", marks=SLOW)])
+def test_a_process_that_dies_without_a_word_has_told_most_of_what_it_saw(here, capfdbinary, begun_by):
     script = here(
         "train.py",
         """
@@ -164,16 +165,28 @@ def test_a_process_that_dies_without_a_word_has_told_most_of_what_it_saw(here, c
         def after(attempt):
             time.sleep(0.02)
             if attempt == 30:
-                ways[sys.argv[1]]()
+                ways[way]()
 
-        if len(sys.argv) > 1:
+        def child():
             from loop import train
             train(99, after)
-        children = [subprocess.Popen([sys.executable, __file__, way]) for way in ways]
-        sys.exit([child.wait() for child in children] != [-9, 4, -11])
+
+        if sys.argv[1] == "exec":
+            codes = [subprocess.run([sys.executable, __file__, way]).returncode for way in ways]
+        elif sys.argv[1] == "fork":
+            import torch._dynamo  # as an optimizer does: once for all forks
+            codes = []
+            for way in ways:
+                if not (number := os.fork()):
+                    child()
+                codes.append(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]))
+        else:
+            way = sys.argv[1]
+            child()
+        sys.exit(codes != [-9, 4, -11])
         """,
     )
-    audited = audit([script])
+    audited = audit([script, begun_by])
     assert audited.script_exit == 0
     assert audited.coverage["processes"] == 3
     assert [each.rule for each in audited.findings] == [FAULT]
@@ -219,13 +232,7 @@ def test_what_was_seen_before_a_signal_is_told(here, number, to_all, caught, scr
                 raise
         """,
     )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", HEARING, "parent.py", script],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    parent = ready.started("parent.py", script, new_session=True)
     assert parent.stdout.readline() == "started\n"
     os.killpg(parent.pid, number) if to_all else os.kill(parent.pid, number)
     out, err = parent.communicate()
