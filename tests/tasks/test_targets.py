@@ -5,12 +5,13 @@ import statistics
 
 import pytest
 
+from tests.profile import FULL
 from truestep.compare.standing import best_quality
 from truestep.run import Settings, train
 from truestep.tasks import BytesLM, Digits, DigitsConv, Logistic, Task, load
 
 
-@pytest.mark.parametrize("seed", range(7))
+@pytest.mark.parametrize("seed", range(7 if FULL else 2))
 @pytest.mark.parametrize("name", ["logistic", "digits-conv"])
 def test_float32_reaches_the_target_inside_the_budget(name: str, seed: int) -> None:
     record = train(load(name), Settings(device="cpu", threads=1), seed=seed)
@@ -18,9 +19,13 @@ def test_float32_reaches_the_target_inside_the_budget(name: str, seed: int) -> N
     assert record.counts.skipped == 0
 
 
-# A run of bytes-lm takes seconds: one seed here, all seven by `truestep compare bytes-lm`.
+# A run of bytes-lm takes seconds: one seed here, of one format in the quick profile; all seven by `truestep compare bytes-lm`.
+SLOW = pytest.mark.skipif(not FULL, reason="seven seconds: the full profile runs it")
+
+
 @pytest.mark.parametrize(
-    ("name", "policy"), [("bytes-lm", "fp32"), ("bytes-lm", "bf16"), ("digits-conv", "bf16"), ("logistic", "bf16")]
+    ("name", "policy"),
+    [pytest.param("bytes-lm", "fp32", marks=SLOW), ("bytes-lm", "bf16"), ("digits-conv", "bf16"), ("logistic", "bf16")],
 )
 def test_one_seed_reaches_the_target_in_each_format(name: str, policy: str) -> None:
     record = train(load(name), Settings(policy=policy, device="cpu", threads=1), seed=0)

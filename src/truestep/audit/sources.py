@@ -12,7 +12,7 @@ from truestep.audit.reading.counts import Claim, claims
 from truestep.audit.reading.flow import Flow, Item
 from truestep.audit.reading.names import Names, last
 from truestep.audit.reading.numbers import Numbers
-from truestep.audit.reading.text import Text, own, parsed, repeats, tests_above
+from truestep.audit.reading.text import Text, lists_parts, own, parsed, repeats, tests_above
 from truestep.audit.site import Place, Site
 
 SCALE = ("get_scale", "_scale")
@@ -85,6 +85,23 @@ class Sources:
             if repeats(rung):
                 return _placed(place, rung.parent)
         return None
+
+    def loop_over_parts(self, site: Site) -> bool:
+        """Whether the innermost loop around the call lists what it goes over itself, as in `for x, y in ((a, 1), (b, 0))`."""
+        for place in (site.place, *site.callers):
+            text = self._text(place)
+            anchor = None if text is None else text.anchor(place)
+            if text is None or anchor is None:
+                return False
+            loop = next((rung.parent for rung in text.climb(anchor) if repeats(rung)), None)
+            if loop is not None:
+                return isinstance(loop, ast.For) and lists_parts(loop.iter)
+        return False
+
+    def coefficient(self, site: Site, number: float, tolerance: float = 1e-6) -> bool:
+        """Whether what the statement at `site` works with was multiplied by `number`, which is written somewhere as it is: not
+        computed, as from a number of microbatches."""
+        return self._numbers.multiplied_by(self._arguments(site, None), number, tolerance)
 
     def derives_from(self, site: Site, argument: str | int | None, method: str) -> bool:
         """Whether an argument of the call at `site` was computed from `.method`, a call or an attribute.

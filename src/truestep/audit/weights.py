@@ -72,6 +72,22 @@ class Weighed:
         """Whether the loss was divided by a number, alone or as a product of several."""
         return holds(self.shares[0], number)
 
+    @property
+    def right_by_some_terms(self) -> bool:
+        """Whether some of the equal terms of the loss, taken for one loss, add up to a mean over the window.
+
+        The mean of two losses and their sum, divided by two microbatches, have one graph: where terms are as many as
+        microbatches, or a multiple of them, the graph does not tell what a divisor was meant for.
+        """
+        share = self.shares[0]
+        parts = [count / share.joined for count in range(1, share.joined)] + list(range(2, share.alike + 1))
+        return any(close(self.total * self.rescaled * part, 1.0, 0.01) for part in parts)
+
+
+def holds_perhaps(share: Share, number: float) -> bool:
+    """Whether a share may have been divided by a number, which then was read as that of its equal terms."""
+    return holds(share, number) or share.joined % number == 0
+
 
 def holds(share: Share, number: float) -> bool:
     """Whether a share was divided by a number, alone or as a product of several; by 1 it always was."""
@@ -87,8 +103,19 @@ def weighed(story: Story, optimizer: int) -> Iterator[Weighed]:
         shares = tuple(backward.share for backward in used if backward.share is not None)
         if step is None or step.closure or not used or len(used) != len(step.backwards) or len(shares) != len(used):
             continue
-        if alike(used) and len({share.node for share in shares}) == 1 and all(math.isfinite(each.weight) for each in shares):
+        if (
+            alike(used)
+            and not _parts_of_one(story, used)
+            and len({share.node for share in shares}) == 1
+            and all(math.isfinite(each.weight) for each in shares)
+        ):
             yield Weighed(window=window, backwards=used, shares=shares)
+
+
+def _parts_of_one(story: Story, backwards: tuple[Backward, ...]) -> bool:
+    """Whether they are the real and the fake half of a discriminator's loss, or two views: what a loop lists in its own head."""
+    site = backwards[0].site
+    return len(backwards) > 1 and site is not None and story.sources.loop_over_parts(site)
 
 
 def alike(backwards: tuple[Backward, ...]) -> bool:

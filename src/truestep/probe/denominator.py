@@ -82,7 +82,8 @@ def _terms(ends: Iterable[Way]) -> tuple[Term, ...]:
     """
     groups: dict[tuple[object, ...], list[Way]] = {}
     for way in ends:
-        groups.setdefault((way.reduction, way.constants, way.means), []).append(way)
+        above = tuple((each.divisor, each.literal) for each in way.constants)
+        groups.setdefault((way.reduction, above, way.means), []).append(way)
     paths = {reduction: scores(reduction) for reduction, *_ in groups}
     terms = _folded([_term(ways, paths[ways[0].reduction]) for ways in groups.values()])
     return tuple(term for term in terms if not term.penalty) or tuple(terms)
@@ -95,12 +96,14 @@ def _term(ways: list[Way], path: Path | None) -> Term:
     asked = not way.divides or scored or any(way.masked for way in ways)
     if way.fused is None and asked and (way.constants or divisors != way.means):
         elements = taking_part(path or way.path)
+    above = [each for each in way.constants if way.divides or not each.literal or is_whole(each.divisor)]
     return Term(
         node=way.reduction.name(),
         kind="mean" if way.divides else "sum",
         divisors=divisors,
         count=math.prod(way.means),
-        constants=tuple(divisor for divisor, literal in way.constants if way.divides or not literal or is_whole(divisor)),
+        constants=tuple(each.divisor for each in above),
+        multiplied=tuple(each.divisor for each in above if each.multiplied),
         scale=way.scale,
         scored=scored,
         elements=elements,
@@ -110,7 +113,10 @@ def _term(ways: list[Way], path: Path | None) -> Term:
 
 
 def _folded(terms: list[Term]) -> list[Term]:
-    """Equal means of which each is divided by their number, as in a loop over examples, are a mean over themselves."""
+    """Equal means of which each is divided by their number, as in a loop over examples, are a mean over themselves.
+
+    They need not be: a sum of two losses, divided by two microbatches, looks the same. `joined` says how many there were.
+    """
     alike = Counter(term.constants for term in terms if term.kind == "mean")
     return [_over(term, alike[term.constants]) for term in terms]
 
@@ -118,6 +124,5 @@ def _folded(terms: list[Term]) -> list[Term]:
 def _over(term: Term, number: int) -> Term:
     if number < 2 or term.kind == "sum" or not math.isclose(math.prod(term.constants), number, rel_tol=ROUNDING):
         return term
-    return replace(
-        term, constants=(), scale=1.0, elements=None, divisors=(float(number), *term.divisors), count=term.count * number
-    )
+    divisors, count = (float(number), *term.divisors), term.count * number
+    return replace(term, constants=(), multiplied=(), scale=1.0, elements=None, divisors=divisors, count=count, joined=number)

@@ -40,6 +40,10 @@ class Term:
     """The term depends on parameters alone, so that no weight is meant for it."""
     rounding: float = ROUNDING
     """The relative precision of the divisors."""
+    multiplied: tuple[float, ...] = ()
+    """Those of the constants that are the inverse of what was multiplied by."""
+    joined: int = 1
+    """The equal means of which it was put together, each divided by their number, which may have been meant for something else."""
 
     @property
     def undivided(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from truestep.probe.node import ADDS, LAYS_OUT, MEANS, SUMS, Constant, Node, Unread, constant, numel, operation, saved
 from truestep.probe.penalty import of_parameters
@@ -21,6 +21,19 @@ Trail = tuple[Any, Node, int]
 """Where a way went before its last node, that node, and the position of the input that it took."""
 
 
+class Above(NamedTuple):
+    """A divisor above the topmost reduction."""
+
+    divisor: float
+    literal: bool
+    """It is a number of Python."""
+    multiplied: bool
+    """It was multiplied by, and is the inverse of that."""
+
+
+NOTHING = Above(1.0, literal=True, multiplied=False)
+
+
 @dataclass(frozen=True)
 class Way:
     """A way from the loss down to an output of `node`."""
@@ -32,8 +45,8 @@ class Way:
     divides: bool = False
     of_one: tuple[Node, bool] | None = None
     """A reduction of one element, and whether it divides: all there is in a microbatch of one."""
-    constants: tuple[tuple[float, bool], ...] = ()
-    """Divisors above the topmost reduction, and whether each is a number of Python."""
+    constants: tuple[Above, ...] = ()
+    """Divisors above the topmost reduction."""
     divisors: tuple[float, ...] = ()
     """Divisors from it down."""
     means: tuple[float, ...] = ()
@@ -58,7 +71,7 @@ class Way:
     @property
     def scale(self) -> float:
         """The inverse of the constants above; infinite where one of them is 0."""
-        divisor = math.prod(divisor for divisor, _ in self.constants)
+        divisor = math.prod(each.divisor for each in self.constants)
         return 1.0 / divisor if divisor else math.inf
 
     def to(self, position: int) -> Way:
@@ -75,12 +88,13 @@ class Way:
         way = self if self.reduction is not None else replace(self, reduction=self.node, divides=divides)
         return replace(way, divisors=(*way.divisors, count), means=(*way.means, count)) if divides else way
 
-    def divided(self, divisor: float, found: Constant) -> Way:
+    def divided(self, divisor: float, found: Constant, *, multiplied: bool = False) -> Way:
         """Past a constant; beyond the first KEPT, constants are kept as one."""
         constants, divisors = self.constants, self.divisors
         if divisor != 1.0 and self.reduction is None:
-            more, (last, literal) = (constants, (1.0, True)) if len(constants) < KEPT else (constants[:-1], constants[-1])
-            constants = (*more, (last * divisor, literal and found.literal))
+            more, last = (constants, NOTHING) if len(constants) < KEPT else (constants[:-1], constants[-1])
+            above = Above(last.divisor * divisor, last.literal and found.literal, multiplied or last.multiplied)
+            constants = (*more, above)
         elif divisor != 1.0:
             divisors = (*divisors, divisor) if len(divisors) < KEPT else (*divisors[:-1], divisors[-1] * divisor)
         return replace(
@@ -106,7 +120,7 @@ def onward(way: Way) -> list[Way] | None:
         return [(way.reduced(count, divides=named in MEANS) if reduces else way).to(0)]
     if named in ("Add", "Sub"):
         alpha = constant(getattr(node, "_saved_alpha", 1))
-        scaled = way.divided(1.0 / alpha.value, alpha) if alpha.value else None
+        scaled = way.divided(1.0 / alpha.value, alpha, multiplied=True) if alpha.value else None
         return [at.to(position) for position in positions if (at := scaled if position else way) is not None]
     return [way.to(position) for position in positions] if named in LAYS_OUT | ADDS else None
 
@@ -121,7 +135,8 @@ def _past_constant(way: Way, positions: list[int], named: str) -> list[Way] | No
     found = constant(saved(node, "self" if positions[0] else "other"))
     if named == "Mul" and found.value == 0.0:
         return []
-    return [way.divided(found.value if named == "Div" else 1.0 / found.value, found).to(positions[0])]
+    divisor = found.value if named == "Div" else 1.0 / found.value
+    return [way.divided(divisor, found, multiplied=named == "Mul").to(positions[0])]
 
 
 def ended(way: Way) -> Way:

@@ -19,6 +19,14 @@ class Share:
     """The reduction, as autograd names it."""
     divisors: tuple[float, ...] = ()
     """What its mean or sum was divided by afterwards, number by number; the inverse of what it was multiplied by."""
+    multiplied: bool = False
+    """One of them is such an inverse, which may be a coefficient of the loss as well."""
+    summed: bool = False
+    """It is a sum, of which any divisor may be meant to make a mean."""
+    joined: int = 1
+    """The equal means of which it was put together, each divided by their number, whatever was meant by that."""
+    alike: int = 1
+    """The terms of the loss that weigh as much, itself among them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

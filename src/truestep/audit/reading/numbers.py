@@ -66,6 +66,22 @@ class Numbers:
             for value in self.values(factor.item)
         )
 
+    def multiplied_by(self, items: Sequence[Item], number: float, tolerance: float) -> bool:
+        """Whether anything that has a part in `items` is a product with `number`, which stands somewhere as it is."""
+        for item in self._flow.origins(items):
+            node = item.node
+            if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.Mult):
+                sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.value,)
+                if any(self._written(item.to(side), number, tolerance) for side in sides):
+                    return True
+        return False
+
+    def _written(self, item: Item, number: float, tolerance: float) -> bool:
+        if not any(math.isclose(value, number, rel_tol=tolerance) for value in self.values(item)):
+            return False
+        constants = (each.node.value for each in self._flow.origins([item]) if isinstance(each.node, ast.Constant))
+        return any(math.isclose(value, number, rel_tol=tolerance) for each in constants for value in _number(each))
+
     def factors(self, item: Item, *, divides: bool = False, multiplied: bool = False, depth: int = 0) -> Iterator[Factor]:
         """What `item` is a product of, followed through names; products within it are given whole and in parts."""
         if depth > DEEP:

@@ -205,6 +205,13 @@ def repeats(rung: Rung) -> bool:
     return isinstance(rung.parent, LOOPS) and rung.field in ("body", "test")
 
 
+def lists_parts(iterated: ast.expr) -> bool:
+    """Whether a loop's head lists what it goes over, one by one, other than as plain numbers; by `zip` and `enumerate` too."""
+    if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name) and iterated.func.id in ("zip", "enumerate"):
+        return any(lists_parts(each) for each in iterated.args)
+    return isinstance(iterated, (ast.Tuple, ast.List)) and not all(isinstance(each, ast.Constant) for each in iterated.elts)
+
+
 def _decides(rung: Rung) -> Iterator[ast.expr]:
     parent = rung.parent
     if isinstance(parent, (ast.If, ast.IfExp, ast.While)) and rung.field != "test":

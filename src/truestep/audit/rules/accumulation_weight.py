@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from truestep.audit.beside import companion, lines
-from truestep.audit.events import Backward
+from truestep.audit.events import Backward, Share
 from truestep.audit.finding import Finding, Rule, Severity, found
 from truestep.audit.site import Place, Site
 from truestep.audit.story import Story
-from truestep.audit.weights import Weighed, holds, weighed
+from truestep.audit.weights import Weighed, holds, holds_perhaps, weighed
 from truestep.audit.windows import close, gradients_of
 
 AMBIGUOUS = 2
@@ -25,26 +25,23 @@ def check(story: Story) -> Iterator[Finding]:
     for optimizer in story.optimizers:
         windows = list(weighed(story, optimizer))
         several = [each for each in windows if each.number > 1]
-        right = any(close(each.total * each.rescaled, 1.0, 0.01) and _whole(each) for each in several)
+        right = any(close(each.total * each.rescaled, 1.0, 0.01) and not list(_in_part(story, each)) for each in several)
         for each in several:
-            yield from _divided_later(each)
+            yield from _divided_later(story, each)
             if not right:
                 yield from _judged(story, each)
-            yield from _in_part(each)
-
-
-def _whole(each: Weighed) -> bool:
-    """No term of the loss was left out of its division."""
-    return not list(_in_part(each))
+            yield from _in_part(story, each)
 
 
 def _judged(story: Story, each: Weighed) -> Iterator[Finding]:
     number, total = each.number, each.total
     equal = close(max(share.weight for share in each.shares), min(share.weight for share in each.shares), 0.01)
-    if each.reduced or not (each.even or equal):
+    if each.reduced or not (each.even or equal) or each.right_by_some_terms:
         return
     first, words = each.backwards[-1], _words(each)
     if close(total, 1 / number, 0.01) and each.divided_by(number) and each.rescaled == 1.0:
+        if _of_the_loss(story, each):
+            return
         yield _found(first.divided, words + f": the loss was divided by {number} twice", number, error=True)
         earlier = [divisor.site for divisor in first.divisors if divisor.site is not None and divisor.site != first.divided]
         yield from companion(first.divided, earlier[-1] if earlier else None, "here it is divided the other time")
@@ -61,7 +58,7 @@ def _judged(story: Story, each: Weighed) -> Iterator[Finding]:
             fix=f"divide the loss by the {number} microbatches of the window, or declare the sum",
         )
         yield from companion(main, first.computed, "here that loss is made, and not divided")
-    elif each.even and each.rescaled == 1.0 and _by_another_number(each):
+    elif each.even and each.rescaled == 1.0 and _by_another_number(story, each):
         given = ", ".join(f"{divisor:g}" for divisor in each.shares[0].divisors)
         yield _found(
             first.divided or _own_line(story, first),
@@ -108,11 +105,24 @@ def _found(site: Site | None, words: str, number: int, *, error: bool) -> Findin
     )
 
 
-def _by_another_number(each: Weighed) -> bool:
-    """A mean was divided, and not by what the window holds. A sum may be over anything, and ranks may have a"
-    " part in a divisor."""
-    mean = not each.shares[0].node.startswith(("Sum", "Dot", "Mm", "Linalg"))
-    return mean and bool(each.shares[0].divisors) and not each.divided_by(each.number) and each.backwards[0].ranks == 1
+def _by_another_number(story: Story, each: Weighed) -> bool:
+    """A mean was divided, and not by what the window holds. A sum may be over anything, ranks may have a part in a divisor, and
+    what a loss was multiplied by may be made of a coefficient and the window's number."""
+    share = each.shares[0]
+    mean = not share.summed and not share.node.startswith(("Sum", "Dot", "Mm", "Linalg"))
+    other = mean and bool(share.divisors) and not each.divided_by(each.number) and each.backwards[0].ranks == 1
+    return other and (not share.multiplied or _of_the_loss(story, each))
+
+
+def _of_the_loss(story: Story, each: Weighed) -> bool:
+    """The loss was multiplied by a coefficient of its own."""
+    return _coefficient(story, each.backwards[-1], each.shares[-1])
+
+
+def _coefficient(story: Story, backward: Backward, share: Share) -> bool:
+    """A term was multiplied by a number that the script has in its text, and so did not make of the window's."""
+    sites = {site for site in (backward.site, backward.computed, backward.divided) if site is not None and share.multiplied}
+    return any(story.sources.coefficient(site, 1 / divisor) for site in sites for divisor in share.divisors)
 
 
 def _meant(story: Story, each: Weighed) -> bool:
@@ -122,28 +132,39 @@ def _meant(story: Story, each: Weighed) -> bool:
     return site is not None and any(story.sources.divided_by(site, argument, each.number) for argument in ("lr", 1))
 
 
-def _divided_later(each: Weighed) -> Iterator[Finding]:
+def _divided_later(story: Story, each: Weighed) -> Iterator[Finding]:
     """A mean over the window, whose gradient was divided by the number of its microbatches once more."""
     if (
         close(each.total, 1.0, 0.01)
         and close(each.rescaled, 1 / each.number)
         and each.divided_by(each.number)
         and not each.reduced
+        and not _of_the_loss(story, each)
     ):
         site = next((site for site, ratios in each.edits.items() if close(ratios[0], 1 / each.number)), None)
         words = (
             f"the gradient was divided by the {each.number} microbatches of the window, by which each loss had been"
             " divided already"
         )
-        yield found(site, words, evidence=gradients_of([each.window]), fix="divide once, here or at the loss")
+        severity: Severity = "note" if each.number == AMBIGUOUS else "error"
+        yield found(site, words, severity=severity, evidence=gradients_of([each.window]), fix="divide once, here or at the loss")
         yield from companion(site, each.backwards[-1].divided, "here each loss had been divided already")
 
 
-def _in_part(each: Weighed) -> Iterator[Finding]:
-    """Some terms of every loss were divided by the number of microbatches, others were not."""
-    undivided = [backward for backward in each.backwards if len({holds(part, each.number) for part in backward.parts}) == 2]
-    if each.number > 1 and len(undivided) == each.number:
-        left = next(part for part in undivided[-1].parts if not holds(part, each.number))
+def _left(story: Story, backward: Backward, number: int) -> Share | None:
+    """A mean that was not divided by a number by which another term of the same loss was."""
+    left = [part for part in backward.parts if not part.summed and not holds_perhaps(part, number)]
+    if not any(holds(part, number) for part in backward.parts):
+        return None
+    return next((part for part in left if not part.multiplied or _coefficient(story, backward, part)), None)
+
+
+def _in_part(story: Story, each: Weighed) -> Iterator[Finding]:
+    """Some terms of every loss were divided by the number of microbatches, others were not, and nothing divided all later."""
+    undivided = [backward for backward in each.backwards if _left(story, backward, each.number) is not None]
+    later = close(each.rescaled, 1 / each.number, 0.01) or _meant(story, each)
+    left = _left(story, each.backwards[-1], each.number)
+    if each.number > 1 and len(undivided) == each.number and left is not None and not later:
         yield found(
             undivided[-1].divided or undivided[-1].site,
             f"a term of the loss was divided by the {each.number} microbatches of the window and another"

@@ -20,7 +20,12 @@ def check(story: Story) -> Iterator[Finding]:
     for optimizer in story.optimizers:
         windows = list(weighed(story, optimizer))
         full = Counter(
-            each.number for each in windows if each.number > 1 and close(each.total, 1.0, 0.01) and each.divided_by(each.number)
+            each.number
+            for each in windows
+            if each.number > 1
+            and close(each.total, 1.0, 0.01)
+            and each.divided_by(each.number)
+            and close(each.rescaled, 1.0, 0.01)
         )
         if full:
             size = full.most_common(1)[0][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from torch import Tensor
@@ -27,8 +28,10 @@ def read_shares(root: Tensor, scale: float) -> tuple[tuple[Share, ...], str | No
     main = _main(reading, scale)
     if isinstance(main, str):
         return (), main
-    others = [share for term in reading.terms if (share := _share(term, scale)) is not None and share != main]
-    return tuple(dict.fromkeys((_smoothed(main, others), *others))), None
+    shares = [share for term in reading.terms if (share := _share(term, scale)) is not None]
+    others = [share for share in shares if share != main]
+    alike = sum(_as_heavy(share, main) for share in shares)
+    return tuple(dict.fromkeys((replace(_smoothed(main, others), alike=alike), *others))), None
 
 
 def _smoothed(main: Share, others: list[Share]) -> Share:
@@ -48,6 +51,10 @@ def _smoothed(main: Share, others: list[Share]) -> Share:
     return main
 
 
+def _as_heavy(share: Share, main: Share) -> bool:
+    return math.isclose(share.weight * share.elements, main.weight * main.elements, rel_tol=ROUNDING)
+
+
 def _main(reading: Reading, scale: float) -> Share | str:
     if not reading.main:
         return reading.unread or "a graph without a reduction"
@@ -57,17 +64,23 @@ def _main(reading: Reading, scale: float) -> Share | str:
 
 def _share(term: Term, scale: float) -> Share | None:
     """For a mean, (what it is multiplied by) / (elements); for a sum what multiplies it, over the elements that it adds."""
-    if term.kind == "mean":
-        return Share(weight=term.scale / term.count / scale, elements=term.count, node=term.node, divisors=_divisors(term, scale))
-    elements = term.elements
+    elements = term.count if term.kind == "mean" else term.elements
     if elements is None or not math.isfinite(elements) or elements <= 0:
         return None
-    return Share(weight=term.scale / scale / term.count, elements=elements, node=term.node, divisors=_divisors(term, scale))
+    return Share(
+        weight=term.scale / scale / term.count,
+        elements=elements,
+        node=term.node,
+        divisors=_own(term.constants, scale),
+        multiplied=bool(_own(term.multiplied, scale)),
+        summed=term.kind == "sum",
+        joined=term.joined,
+    )
 
 
-def _divisors(term: Term, scale: float) -> tuple[float, ...]:
+def _own(constants: Sequence[float], scale: float) -> tuple[float, ...]:
     """The constants above the reduction; the loss scale, one of them, is not the script's own."""
-    left = list(term.constants)
+    left = list(constants)
     own = next((each for each in left if scale != 1.0 and math.isclose(each * scale, 1.0, rel_tol=ROUNDING)), None)
     if own is not None:
         left.remove(own)
