@@ -85,11 +85,41 @@ def test_what_a_loop_raises_comes_through_and_its_state_is_as_before(make):
     assert verification(make(False)).passed
 
 
-def test_a_penalty_on_a_scaled_gradient_is_beyond_and_no_order_or_weight_is_blamed():
+@pytest.mark.parametrize("factor", [3.0, 255.0])
+def test_a_penalty_that_is_wrong_by_another_factor_is_beyond_and_nothing_is_blamed(factor):
     """Its part of the gradient is of another size than that of the rest, and only whole losses can be told apart."""
-    result = verification(penalty_on_a_scaled_gradient(True))
+    result = verification(penalty_on_a_scaled_gradient(True, factor=factor))
     assert not result.passed
     assert result.reading is None, result
     assert result.coupling is None, result
     assert "is no combination of the microbatches" in result.remainder
-    assert verification(penalty_on_a_scaled_gradient(False)).passed
+
+
+def test_a_gradient_inside_of_the_loss_is_seen_by_whatever_name_it_is_taken_and_also_under_autocast():
+    from torch.autograd import grad  # noqa: PLC0415 - the other name
+
+    torch.manual_seed(0)
+    critic = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam(critic.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+
+    def penalised(model, microbatch, scale=1.0):
+        real, fake = microbatch
+        between = ((real + fake) / 2).requires_grad_()
+        (gradient,) = grad(model(between).float().sum() * scale, between, create_graph=True)
+        return (model(fake) - model(real)).float().mean() + 10 * (gradient.float().norm(dim=1) - 1).square().mean()
+
+    def step(window):
+        optimizer.zero_grad()
+        for microbatch in window:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = penalised(critic, microbatch, scale=scaler.get_scale())
+            scaler.scale(loss / len(window)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    windows = [[(torch.randn(16, 4), torch.randn(16, 4) + 2)] for _ in range(2)]
+    result = verify(step, windows, model=critic, optimizer=optimizer, loss=penalised, scale=scaler)
+    assert not result.passed
+    assert result.reading is not None, result
+    assert (result.reading.kind, result.reading.rule) == ("penalty-still-scaled", "grad-penalty")

@@ -65,8 +65,17 @@ def read(subject: Subject, traces: Traces, computed: Computed, *, before: Gradie
         seen = reading.observed(evidence)
         if (reading.concluded(seen) if isinstance(seen, reading.Observed) else seen) is not None:
             return Suspect(seen, None, None)
+        inside = _inside(subject, traces, computed)
+        if inside is not None:
+            return Suspect(inside, None, None)
         found = None if full.joined is None else _coupling(subject, full, evidence)
         return Suspect(seen if found is None else None, found, reading.remainder(evidence) if found is None else None)
+
+
+def _inside(subject: Subject, traces: Traces, computed: Computed) -> Reading | None:
+    from truestep.verification import penalty  # noqa: PLC0415 - only a failure without a reading needs it
+
+    return penalty.scaled_inside(subject, traces, computed)
 
 
 def _coupling(subject: Subject, full: Full, evidence: Evidence) -> Coupling | None:

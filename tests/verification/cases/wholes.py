@@ -68,9 +68,6 @@ def bad_gradients_zeroed(faulty):
     return Case(step, loop, "made-finite")
 
 
-WHOLES = [shards_meet_at_the_wrong_microbatch, windows_that_never_step, bad_gradients_zeroed]
-
-
 def penalised(model, microbatch):
     """A distance between two means, and how far the norm of the gradient between them is from 1."""
     return _penalised(model, microbatch, scale=1.0)
@@ -84,7 +81,8 @@ def _penalised(model, microbatch, *, scale):
     return distance + 10 * (gradient.norm(dim=1) - 1).square().mean()
 
 
-def penalty_on_a_scaled_gradient(faulty):
+def penalty_on_a_scaled_gradient(faulty, *, factor=None):
+    """`factor`: what the gradient carries in place of the loss scale."""
     torch.manual_seed(0)
     critic = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
     windows = [[(torch.randn(8, 4), torch.randn(8, 4) + 2) for _ in range(2)] for _ in range(3)]
@@ -95,11 +93,19 @@ def penalty_on_a_scaled_gradient(faulty):
     def step(window):
         loop.optimizer.zero_grad()
         for microbatch in window:
-            loss = _penalised(loop.model, microbatch, scale=loop.scaler.get_scale() if faulty else 1.0)
+            loss = _penalised(loop.model, microbatch, scale=(factor or loop.scaler.get_scale()) if faulty else 1.0)
             loop.backward(loss / len(window))
         loop.finish()
 
-    return Case(step, loop, None)
+    return Case(step, loop, "penalty-still-scaled")
+
+
+WHOLES = [
+    shards_meet_at_the_wrong_microbatch,
+    windows_that_never_step,
+    bad_gradients_zeroed,
+    penalty_on_a_scaled_gradient,
+]
 
 
 def unscaled_twice(faulty):
