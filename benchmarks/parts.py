@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from benchmarks.table import Table
 PARTS = {
     "tail": "tail",
     "update": "update",
+    "spent": "spent",
     "peak": "peak",
     "weights": "weights",
     "events": "events",
@@ -36,6 +39,8 @@ PARTS = {
 }
 """The module of each."""
 GPU_PARTS = {"gpu-tail": "gpu_tail", "gpu-update": "gpu_update", "gpu-growth": "gpu_growth"}
+MOST_SECONDS = 900
+"""Of a part; on a quiet machine none takes a third of it."""
 ROOT = Path(__file__).parents[1]
 
 
@@ -46,12 +51,26 @@ def measured(name: str, *, quick: bool) -> Part:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "tables.json"
         command = [sys.executable, "-m", "benchmarks.parts", name, str(out), *(["--quick"] if quick else [])]
-        ended = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=False)
+        code, said = ended(command, surroundings)
         spent = {"seconds": time.perf_counter() - begun, "processor_seconds": children_seconds() - before}
-        if ended.returncode or not out.exists():
-            last = (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}, without a word"])[-1]
+        if code or not out.exists():
+            last = (said.strip().splitlines() or [f"exit code {code}, without a word"])[-1]
             return Part(name=name, **spent, failed=last)
         return Part(name=name, **spent, tables=tuple(Table.read(each) for each in json.loads(out.read_text())))
+
+
+def ended(command: list[str], surroundings: Mapping[str, str]) -> tuple[int, str]:
+    """The exit code of a command and what it said on stderr; all that it started is ended with it, at the latest in time."""
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, env=surroundings, start_new_session=True, **streams) as process:
+        try:
+            _, said = process.communicate(timeout=MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            return 1, f"it was ended after {MOST_SECONDS} s"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, said
 
 
 def tables_of(name: str) -> Callable[..., list[Table]]:

@@ -24,13 +24,17 @@ class Program:
     """The aim that its exit code tells: 0 met, 1 missed; None where it judges none."""
 
 
+PREDICTED = ("bytes-lm:bf16", "bytes-lm:bf16-master", "digits-conv:bf16", "deep:bf16")
+"""What is predicted and measured here; the program itself takes many more."""
 PROGRAMS = {
     "verify": Program(title="What verify costs", file="verify_cost.py", arguments=("--attempts", "4", "12", "--rounds", "3")),
     "verify-digits": Program(
         title="What verify costs on a small task", file="verify_cost.py", arguments=("--task", "digits", "--rounds", "5")
     ),
     "inspect": Program(title="What inspect costs", file="inspect_cost.py", arguments=("1",)),
-    "prediction": Program(title="Predicted beside measured memory", file="memory_prediction.py", arguments=("--quick",)),
+    "prediction": Program(
+        title="Predicted beside measured memory", file="memory_prediction.py", arguments=("--quick", "--only", *PREDICTED)
+    ),
     "page": Program(
         title="What the page of a comparison costs",
         file="page.py",

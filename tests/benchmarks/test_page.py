@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,17 @@ def test_a_part_that_fails_says_its_last_words_and_the_others_go_on(
     assert "### tail\n\nNot measured: AssertionError: this one fails" in text
     assert "### A thing" in text
     assert "not measured: AssertionError" in capsys.readouterr().err
+
+
+def test_a_part_that_hangs_is_ended_with_all_that_it_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    hanging = (
+        f"import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid, file=open({str(started)!r}, 'w')); time.sleep(60)"
+    )
+    monkeypatch.setattr(parts, "MOST_SECONDS", 5)
+    assert parts.ended([sys.executable, "-S", "-c", hanging], {}) == (1, "it was ended after 5 s")
+    state = Path(f"/proc/{started.read_text().strip()}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
 
 
 def test_every_part_has_a_module_that_measures() -> None:
