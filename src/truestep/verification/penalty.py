@@ -13,11 +13,10 @@ from truestep.verification.criterion import Computed
 from truestep.verification.gap import gaps, whole
 from truestep.verification.reading import Reading
 from truestep.verification.reference import Gradients, clipped, references
-from truestep.verification.subject import Subject
-from truestep.verification.suspect import Traces
+from truestep.verification.subject import Full, Subject
 
 
-def scaled_inside(subject: Subject, traces: Traces, computed: Computed) -> Reading | None:
+def scaled_inside(subject: Subject, full: Full, arrived: Gradients, computed: Computed) -> Reading | None:
     """A reading where the loss that was declared, with each gradient inside of it times the scale, explains all that arrived.
 
     No combination of whole losses' gradients does, for only the penalty's part of each is wrong. Costs both references once more.
@@ -25,11 +24,11 @@ def scaled_inside(subject: Subject, traces: Traces, computed: Computed) -> Readi
     if computed.scale in (None, 1.0):
         return None
     with _Times(computed.scale) as times:
-        found = references(subject, traces.full, subject.named().trained)
+        found = references(subject, full, subject.named().trained)
     if not times.met:
         return None
-    plain, judge = (_as_stepped(each, subject, traces) for each in (found.plain, found.judge))
-    measured = gaps(traces.arrived, plain, judge)
+    plain, judge = (_as_stepped(each, subject, arrived) for each in (found.plain, found.judge))
+    measured = gaps(arrived, plain, judge)
     if not computed.explain(measured, whole=whole(measured).reference):
         return None
     return Reading(
@@ -42,8 +41,8 @@ def scaled_inside(subject: Subject, traces: Traces, computed: Computed) -> Readi
     )
 
 
-def _as_stepped(gradients: Gradients, subject: Subject, traces: Traces) -> Gradients:
-    inside = {name: gradient for name, gradient in gradients.items() if name in traces.arrived}
+def _as_stepped(gradients: Gradients, subject: Subject, arrived: Gradients) -> Gradients:
+    inside = {name: gradient for name, gradient in gradients.items() if name in arrived}
     return {**gradients, **clipped(inside, subject.clip)}
 
 

@@ -75,7 +75,7 @@ def read(subject: Subject, traces: Traces, computed: Computed, *, before: Gradie
 def _inside(subject: Subject, traces: Traces, computed: Computed) -> Reading | None:
     from truestep.verification import penalty  # noqa: PLC0415 - only a failure without a reading needs it
 
-    return penalty.scaled_inside(subject, traces, computed)
+    return penalty.scaled_inside(subject, traces.full, traces.arrived, computed)
 
 
 def _coupling(subject: Subject, full: Full, evidence: Evidence) -> Coupling | None:
