@@ -14,9 +14,9 @@ from benchmarks.table import Table
 from truestep.audit.trace import start
 from truestep.audit.trace.recorder import DENSE, RUN
 
-SETTINGS = {"0.03": 3, "1": 2}
-QUICK = {"0.03": 1}
-"""Rounds of each size, after one that does not count; a size of 10 is there too, and takes minutes."""
+SETTINGS = (("0.03", 1, 3), ("0.03", 4, 2), ("1", 1, 2))
+QUICK = (("0.03", 1, 1),)
+"""Size, accumulation, and rounds after one that does not count; a size of 10 is there too, and takes minutes."""
 KINDS = ("again", "dense", "judged", "between")
 SIZES = {"0.03": (32, 2), "1": (128, 5), "10": (320, 8)}
 VOCABULARY, BATCH, LENGTH = 64, 4, 32
@@ -196,7 +196,4 @@ def table_of(rows: list[Row]) -> Table:
 
 def tables(*, quick: bool) -> list[Table]:
     """Measure, and say."""
-    settings = QUICK if quick else SETTINGS
-    return [
-        table_of([measure(size, micro, rounds) for size, rounds in settings.items() for micro in ((1,) if quick else (1, 4))])
-    ]
+    return [table_of([measure(*setting) for setting in (QUICK if quick else SETTINGS)])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -17,18 +18,19 @@ BARE = f"""
 import json, time
 from truestep.run import Settings, train
 from truestep.tasks.loading import load
-begun = time.process_time()
+begun, weights = time.process_time(), []
 for seed in range({SEEDS}):
     for policy in {CANDIDATES}:
         settings = Settings(policy=policy, budget_attempts={{attempts}}, stop_at_target=False, device="cpu")
-        train(load({TASK!r}), settings, seed=seed)
-print(json.dumps(time.process_time() - begun))
+        weights.append(train(load({TASK!r}), settings, seed=seed).weights_digest)
+print(json.dumps([time.process_time() - begun, sorted(weights)]))
 """
 
 HOW = f"""
 `truestep compare {TASK}` with {len(CANDIDATES)} candidates and {SEEDS} seeds to the end of the budget, which gives each run a
 process of its own, and the same runs one after the other in one process. Seconds of the processor, children included, median
-[5 %, 95 %] of the rounds. What a process takes to start is mostly the import of torch.
+[5 %, 95 %] of the rounds. Both end with the same weights, bit by bit. What a process takes to start is mostly the import of
+torch.
 """
 
 
@@ -57,9 +59,12 @@ def measured(attempts: int) -> Row:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         whole, printed = child([sys.executable, "-c", BARE.format(attempts=attempts)], folder)
-        bare = json.loads(printed)
+        bare, weights = json.loads(printed)
         compare = [sys.executable, "-m", "truestep", "compare", TASK, "--candidates", *CANDIDATES, *options]
-        return Row(bare_seconds=bare, start_seconds=whole - bare, compare_seconds=child(compare, folder)[0])
+        compared = child(compare, folder)[0]
+        with (folder / "out" / "runs.csv").open() as file:
+            assert sorted(row["weights_digest"] for row in csv.DictReader(file)) == weights, "the runs ended elsewhere"
+        return Row(bare_seconds=bare, start_seconds=whole - bare, compare_seconds=compared)
 
 
 def table_of(rows: list[Row]) -> Table:
