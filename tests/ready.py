@@ -193,6 +193,8 @@ def _go_on(job: dict[str, Any], streams: list[int]) -> None:
     os.environ.clear()
     os.environ.update(job["environment"])
     os.chdir(job["folder"])
+    sys.modules["torch"].seed()  # as torch and NumPy seed themselves where they are imported
+    sys.modules["numpy"].random.seed()
     what, *others = job["arguments"]
     if what == "-c":
         sys.path[0], sys.argv = "", [what, *others[1:]]
@@ -214,6 +216,7 @@ if __name__ == "__main__":
     from truestep.cli import commands
 
     commands()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when nobody is left to ask
     gc.freeze()  # what is collected in a fork would be copied for it first
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         asked = _asked_for(channel)
