@@ -1,8 +1,10 @@
 # Everything that is done here has one command. Each makes its own environment in .venv; needed are python3 and make.
 
 .DEFAULT_GOAL := help
+ifndef TWO_AT_ONCE
 .NOTPARALLEL:
-.PHONY: help demo test check formatted linted typed thorough bench bench-gpu format reference docs clean
+endif
+.PHONY: help demo test check formatted linted typed thorough together bench bench-gpu format reference docs clean
 
 export OMP_NUM_THREADS := 1
 export PYTHONDONTWRITEBYTECODE := # else every process of the tests compiles the package anew: half a second each
@@ -21,12 +23,15 @@ demo: .venv/ready        ## compare float32, bfloat16 and float16 on the digits,
 	    'fp16 clip=0.1 fault=clip-before-unscale' --seeds 7 --out demo --resume # keeps finished runs
 
 test: .venv/ready        ## run the tests
-	$(RUN) -m pytest -n 2
+	$(RUN) -m pytest -n 2 --dist worksteal
 
-check: formatted linted typed thorough test  ## everything that a change must pass: layout, lint, types, tests (documents among them)
+check: formatted linted together test  ## everything that a change must pass: layout, lint, types, tests (documents among them)
 
 formatted: .venv/ready
 	$(RUN) -m ruff format --check --quiet .
+
+together: .venv/ready # the types are one core's work
+	@$(MAKE) --no-print-directory --jobs 2 TWO_AT_ONCE=yes typed thorough
 
 thorough: .venv/ready    ## run a part of the full profile: 1,000 random programs in float32, 50 kills of a training, all that the README shows
 	TRUESTEP_FULL=1 TRUESTEP_SEED=0 $(RUN) -m pytest -n 2 tests/engine/programs tests/cli/test_train_killed.py \
