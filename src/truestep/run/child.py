@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import io
 import json
 import os
 import pickle
@@ -148,7 +149,12 @@ def peak_bytes() -> int | None:
 
 
 def _own_streams() -> tuple[IO[bytes], IO[bytes]]:
-    """The report's stream and the job's, out of the reach of the run's code: its stdout is its stderr, its stdin is empty."""
+    """The report's stream and the job's, out of the reach of the run's code: its stdout is its stderr, its stdin is empty.
+
+    What the run prints is written line by line: a process that dies suddenly has then said its last words.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     reports, lifeline = os.fdopen(os.dup(1), "wb", buffering=0), os.fdopen(os.dup(0), "rb")
     os.dup2(2, 1)
     nowhere = os.open(os.devnull, os.O_RDONLY)
