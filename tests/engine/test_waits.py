@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import truestep
 from tests.engine.loops import OPTIMIZERS, batch, cross_entropy, mlp
-from truestep.engine import work
+from truestep.engine import host, work
 from truestep.engine.host import to_host
 
 
@@ -62,3 +63,11 @@ def test_numbers_keep_their_order_and_their_last_bit() -> None:
         [1.0, torch.tensor(1e-40), 2.0, torch.tensor(1 + 2.0**-52, dtype=torch.float64), torch.tensor([3], dtype=torch.int64)]
     )
     assert found == [1.0, float(torch.tensor(1e-40)), 2.0, 1 + 2.0**-52, 3.0]
+
+
+def test_what_lies_on_the_cpu_beside_a_device_is_read_where_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeTensorMode():
+        norm, loss = (torch.zeros((), device="cuda") for _ in range(2))
+    monkeypatch.setattr(host, "_fetched", lambda scalars: [float(place) for place, each in enumerate(scalars) if each.is_cuda])
+    rate = torch.tensor(0.25, requires_grad=True)  # torch's optimizers take one on the CPU for parameters anywhere
+    assert to_host([norm, rate, 0.5, loss]) == [0.0, 0.25, 0.5, 1.0]

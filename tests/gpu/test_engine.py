@@ -137,6 +137,16 @@ def test_learning_rates_on_the_device_are_read_with_the_norm() -> None:
     assert outcome.lr == (0.25,)
 
 
+def test_a_learning_rate_and_a_loss_on_the_cpu_are_read_beside_the_norm_on_the_device() -> None:
+    model = mlp(width=64).cuda()
+    steps = torch.optim.Adam(model.parameters(), lr=torch.tensor(0.25), fused=True)
+    update = truestep.Update(model, steps, loss=lambda model, microbatch: cross_entropy(model, microbatch).cpu())
+    outcome = update([on_gpu(batch(8)), on_gpu(batch(8, 1))])
+    assert outcome.completed
+    assert outcome.lr == (0.25,)
+    assert outcome.loss is not None
+
+
 def test_one_bad_element_on_the_device_is_found() -> None:
     gradient = torch.zeros(UNDIVIDED + 27, device="cuda")
     gradient[UNDIVIDED + 26] = float("nan")

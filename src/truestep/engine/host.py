@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -13,21 +14,28 @@ def to_host(numbers: Sequence[float | Tensor]) -> list[float]:
 
     On CUDA they are copied without blocking into pinned memory behind all that is queued, and the event after the copy is waited
     for: nothing else of the queue is, and torch.cuda.set_sync_debug_mode("error") has nothing to object to. Float64 all the way.
+    What lies on the CPU beside them, as a learning rate or a loss may, is read where it lies.
 
     >>> to_host([2.0, torch.tensor(0.5), torch.tensor([True])])
     [2.0, 0.5, 1.0]
     """
-    fetched = iter(_fetched([number.detach().reshape(()) for number in numbers if isinstance(number, Tensor)]))
-    return [next(fetched) if isinstance(number, Tensor) else number for number in numbers]
+    values = [number.detach() if isinstance(number, Tensor) else number for number in numbers]
+    fetched = iter(_fetched([value for value in values if _is_far(value)]))
+    return [next(fetched) if _is_far(value) else float(value) for value in values]
+
+
+def _is_far(value: float | Tensor) -> TypeGuard[Tensor]:
+    return isinstance(value, Tensor) and value.device.type == "cuda"
 
 
 def _fetched(scalars: list[Tensor]) -> list[float]:
-    if all(scalar.device.type != "cuda" for scalar in scalars):
-        return [float(scalar) for scalar in scalars]
-    stacked = torch.stack([scalar.double() for scalar in scalars])
+    if not scalars:
+        return []
+    device = scalars[0].device
+    stacked = torch.stack([scalar.reshape(()).to(device, torch.float64, non_blocking=True) for scalar in scalars])
     host = torch.empty(stacked.shape, dtype=stacked.dtype, pin_memory=True)
     host.copy_(stacked, non_blocking=True)
     copied = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's is untyped
-    copied.record(torch.cuda.current_stream(stacked.device))
+    copied.record(torch.cuda.current_stream(device))
     copied.synchronize()
     return host.tolist()
