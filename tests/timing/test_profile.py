@@ -181,6 +181,17 @@ def test_a_block_that_another_thread_leaves_ends_the_profile_too() -> None:
     assert (found.ended, found.table.asked.begun, watching.watcher) == (True, 0, None)
 
 
+def test_a_thread_that_ends_anothers_profile_keeps_its_own() -> None:
+    update, opened = an_update(), list[Profile]()
+    other = threading.Thread(target=lambda: opened.append(profile().__enter__()))
+    other.start()
+    other.join()
+    with profile(after=0, attempts=1) as own:
+        opened[0].__exit__(None, None, None)
+        update(WINDOW)
+    assert (opened[0].ended, own.table.attempts) == (True, 1)
+
+
 def test_whoever_keeps_a_profile_keeps_no_model() -> None:
     update = an_update()
     with profile(after=0, attempts=1, update=update) as found:

@@ -168,7 +168,9 @@ class Profile:
 
     def _end(self) -> None:
         if not self.ended:
-            self._state, watching.watcher = "ended", None
+            self._state = "ended"
+            if watching.watcher == self._watch:  # another thread, which leaves the block of this one, may have its own
+                watching.watcher = None
             self._updates, self._only = {}, None  # whoever keeps a profile keeps no model
             if self._tracer is not None:
                 self._tracer.stop()
