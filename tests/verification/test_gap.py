@@ -79,6 +79,14 @@ def test_direction_and_length_are_the_scalar_products_to_float64(error):
         assert found.cosine == pytest.approx(float(a @ r / a.norm() / r.norm()), abs=allowed)
 
 
+@pytest.mark.parametrize("ratio", [2.0**-60, 2.0**-35, 2.0**35, 2.0**60])
+def test_lengths_too_far_apart_for_an_angle_have_none(ratio):
+    r = torch.tensor([3.0, 4.0], dtype=torch.float64)
+    found = gaps({"w": r * ratio}, {"w": r}, {"w": r})[0]
+    assert found.ratio == ratio
+    assert found.cosine == (pytest.approx(1.0, abs=2.0**-15) if 2.0**-36 < ratio < 2.0**36 else None)
+
+
 def test_what_judges_in_float32_is_subtracted_in_float64():
     one, other = torch.tensor([1.0]), torch.tensor([2.0**-60])
     assert gaps({"w": one}, {"w": one}, {"w": other})[0].error == 1 - 2.0**-60

@@ -13,6 +13,9 @@ from torch import Tensor
 TOGETHER = 2**18
 """Elements whose differences are held at once, in float64; those of a larger tensor are held alone."""
 
+APART = 2.0**-36
+"""The ratio of two lengths down to which `inner` tells their angle: to 2^-53 / 2^-36, the last digit that is shown of it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
@@ -63,8 +66,9 @@ class Gap:
 
     @property
     def cosine(self) -> float | None:
-        """Of the angle between a and r; None where either is 0, or not finite."""
-        return None if not self.arrived else _over(self.inner, self.arrived * self.reference)
+        """Of the angle between a and r; None where either is 0, not finite, or too small beside the other for `inner` to tell."""
+        shorter, longer = sorted((self.arrived or 0.0, self.reference))
+        return None if shorter <= APART * longer else _over(self.inner, shorter * longer)
 
     @property
     def signed(self) -> float | None:
@@ -131,10 +135,9 @@ def _grouped(trios: Sequence[_Trio]) -> Iterator[list[_Trio]]:
 
 
 def _gaps(group: Sequence[_Trio]) -> Iterator[Gap]:
-    a, f = [trio.arrived for trio in group], [trio.plain for trio in group]
-    r = [trio.reference.double() for trio in group]
-    held = [*r, *a, *f, *torch._foreach_sub(r, a), *torch._foreach_sub(r, f)]
-    norms = torch.stack(torch._foreach_norm(held, 2, torch.float64)).view(5, -1)  # one wait for a device
+    a, f, r = ([each.double() for each in column] for column in zip(*(trio[3:] for trio in group), strict=True))
+    held = [*r, *a, *f, *torch._foreach_sub(a, r), *torch._foreach_sub(f, r)]
+    norms = torch.stack(torch._foreach_norm(held)).view(5, -1)  # one wait for a device
     for trio, (reference, arrived, plain, error, plain_error) in zip(group, norms.T.tolist(), strict=True):
         yield Gap(
             name=trio.name,
