@@ -78,13 +78,13 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def mark_of(full: Full) -> tuple[object, ...]:
-    """The same for windows of equal examples in microbatches of equal shapes, and for others all but surely not; a window without
-    tensors is the same as itself.
+    """The same for windows of equal examples in as many microbatches, of which the first and the last have equal shapes, and for
+    others all but surely not; a window without tensors is the same as itself.
     """
     examples = full.window if full.joined is None else full.joined
     found = [(path, tuple(leaf.shape), _checksum(leaf)) for path, leaf in leaves(examples) if isinstance(leaf, Tensor)]
-    shapes = [tuple(leaf.shape) for microbatch in full.window for _, leaf in islice(leaves(microbatch), 1)]
-    return (*shapes, *found) if found else (id(full.window),)
+    ends = [tuple(leaf.shape) for end in (0, -1) for _, leaf in islice(leaves(full.window[end]), 1)]
+    return (len(full.window), *ends, *found) if found else (id(full.window),)
 
 
 def _checksum(leaf: Tensor) -> int:
