@@ -131,10 +131,10 @@ def measure(*, quick: bool) -> list[Row]:
         rows = [
             run("alone", alone, folder, LONG, {}),
             run("truestep audit", audit, folder, LONG, {}),
-            run("alone again", alone, folder, LONG, {}),
         ]
-        left_out = [Row(name="TrainCheck", absent="left out of a quick measurement")]
-        return rows + (left_out if quick else traincheck(folder, updates=LONG))
+        if quick:
+            return [*rows, Row(name="TrainCheck", absent="left out of a quick measurement")]
+        return [*rows, run("alone again", alone, folder, LONG, {}), *traincheck(folder, updates=LONG)]
 
 
 def aims(rows: list[Row]) -> tuple[Aim, ...]:
