@@ -70,8 +70,31 @@ def test_finished_runs_are_not_begun_anew_without_being_asked_to_go_on(declare, 
     Folder.opened(tmp_path, protocol, resume=False).append(ran(protocol, "fp32", 3))
     with pytest.raises(errors.RecordError, match="holds this comparison already, 1 of 12 runs") as caught:
         Folder.opened(tmp_path, protocol, resume=False)
-    assert "--resume" in caught.value.hint
+    assert caught.value.hint == "--resume goes on with what is missing; another --out begins anew"
     assert len(read_records(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds", "more"),
+    [
+        ("reached", 2.0, ""),
+        ("diverged", 2.0, ""),  # would diverge again
+        ("crashed", 20.0, ""),  # has spent the budget
+        ("crashed", 2.0, "--resume --rerun-failed makes 1 failed run again; "),
+    ],
+)
+def test_where_no_run_is_missing_the_report_is_named_and_failed_runs_only_if_they_can_be_made_again(
+    declare, ran, tmp_path, status, seconds, more
+):
+    protocol, out = declare(seeds=(3,)), tmp_path / "my runs"
+    folder = Folder.opened(out, protocol, resume=False)
+    folder.append(ran(protocol, "fp32", 3))
+    folder.append(ran(protocol, "fp16", 3, status=status, total_seconds=seconds))
+    folder.hold = None
+    with pytest.raises(errors.RecordError, match="holds this comparison already, 2 of 2 runs") as caught:
+        Folder.opened(out, protocol, resume=False)
+    report = f"no run is missing: truestep report '{out}' makes its report again; "
+    assert caught.value.hint == f"{report}{more}another --out begins anew"
 
 
 def test_a_folder_without_a_finished_run_is_begun_again(declare, tmp_path):

@@ -60,12 +60,16 @@ def test_the_target_is_the_median_of_the_best_qualities_and_easier_by_the_slack(
     assert (result.candidate, result.protocol_hash) == ("fp32", protocol.hash)
 
 
-@pytest.mark.parametrize("changes", [{"status": "diverged"}, {"evaluations": evaluated("nan")}])
-def test_a_pilot_with_a_run_that_failed_sets_no_target(runs_of, changes):
+@pytest.mark.parametrize(
+    ("changes", "again"),
+    [({"status": "diverged"}, False), ({"evaluations": evaluated("nan")}, False), ({"status": "crashed"}, True)],
+)
+def test_a_pilot_with_a_run_that_failed_sets_no_target(runs_of, changes, again):
     protocol, records = runs_of([0.5], [0.5], [0.5])
     records[1] |= changes
-    with pytest.raises(errors.RunError, match="the pilot's run on seed 101 ended as"):
+    with pytest.raises(errors.RunError, match="the pilot's run on seed 101 ended as") as caught:
         found(protocol, records, slack=None)
+    assert ("--rerun-failed runs it again" in caught.value.hint) is again
 
 
 @pytest.mark.parametrize("direction", ["higher", "lower"])
@@ -143,8 +147,10 @@ def test_a_pilot_runs_the_baseline_alone_and_once_and_the_protocol_states_what_i
     (note,) = (note.text for note in summarize(protocol, []).notes if note.kind == "target")
     assert note == f"Target: log loss in nats {protocol.target:g}, set by {protocol.target_from}."
 
-    with pytest.raises(errors.RecordError, match="5 of 5 runs"):
+    with pytest.raises(errors.RecordError, match="holds this pilot already, 5 of 5 runs") as caught:
         piloted(ASKED, tmp_path, runs=5, slack=0.5)
+    assert "truestep report" not in caught.value.hint, "which would refuse a pilot"
+    assert "--resume goes on to the comparison" in caught.value.hint
     assert piloted(ASKED, tmp_path, runs=5, slack=0.5, resume=True) == result
     assert len(stood_in) == 5, "none has run again"
 

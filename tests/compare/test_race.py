@@ -3,10 +3,13 @@
 import pytest
 
 from truestep import errors
+from truestep.compare.death import AGAIN
 from truestep.compare.folder import Folder
 from truestep.compare.kept import read_records
 from truestep.compare.order import order
 from truestep.compare.race import race
+
+NONE_RECORDED = "no run has been recorded: ask again, with another --out if the task's code has changed"
 
 
 @pytest.fixture
@@ -149,7 +152,7 @@ def test_a_baseline_that_cannot_be_run_ends_the_race_before_any_record(opened, r
     first = runner({1: status}, counts={"attempts": 2}, detail="no such thing", hint=None)
     with pytest.raises(errors.RunError, match="baseline fp32 cannot be run: no such thing") as caught:
         race(None, folder, runs=first)
-    assert caught.value.hint == "mend the task and ask again; no run has been recorded"
+    assert caught.value.hint == f"mend the task; {NONE_RECORDED}"
     assert read_records(folder.path) == []
 
 
@@ -157,7 +160,14 @@ def test_a_baseline_that_truestep_itself_refuses_keeps_the_hint(opened, runner):
     first = runner({1: "error"}, counts={"attempts": 0}, hint="define weight(self, microbatch) in the task")
     with pytest.raises(errors.RunError) as caught:
         race(None, opened(), runs=first)
-    assert caught.value.hint == "define weight(self, microbatch) in the task; no run has been recorded"
+    assert caught.value.hint == f"define weight(self, microbatch) in the task; {NONE_RECORDED}"
+
+
+def test_a_baseline_whose_process_dies_as_it_begins_is_not_told_to_be_run_again_without_a_record(opened, runner):
+    hint = f"its output is in logs/fp32-seed3.txt{AGAIN}"
+    with pytest.raises(errors.RunError) as caught:
+        race(None, opened(), runs=runner({1: "crashed"}, counts={"attempts": 0}, hint=hint))
+    assert caught.value.hint == f"its output is in logs/fp32-seed3.txt; {NONE_RECORDED}"
 
 
 def test_a_baseline_that_fails_on_its_way_is_a_result(opened, runner):

@@ -21,6 +21,23 @@ RERUN = ("crashed", "timed out", "out of memory", "error")
 """How runs end that --rerun-failed runs again: others would end so again."""
 
 
+AGAIN = "; --resume --rerun-failed runs it again, its seconds counting as waste"
+"""What the hint of a run says whose process died, once the run has a record."""
+
+
+def may_be_made_again(record: Record, *, budget_seconds: float | None) -> bool:
+    """Whether --rerun-failed makes this run again: its process failed before the target, and its budget is not spent.
+
+    >>> record = {"status": "crashed", "to_target": None, "total_seconds": 2.0}
+    >>> may_be_made_again(record, budget_seconds=None), may_be_made_again(record, budget_seconds=2.0)
+    (True, False)
+    >>> may_be_made_again(record | {"status": "diverged"}, budget_seconds=None)
+    False
+    """
+    left = budget_seconds is None or record["total_seconds"] < budget_seconds
+    return record["status"] in RERUN and record["to_target"] is None and left
+
+
 def died(
     ended: Ended,
     slot: Slot,
@@ -54,7 +71,7 @@ def died(
         seed=slot.seed,
         status=status,
         detail=detail,
-        hint=hint or f"its output is in {log}; --resume --rerun-failed runs it again, its seconds counting as waste",
+        hint=hint or f"its output is in {log}{AGAIN}",
         counts=counts,
         clocks=clocks,
         total_seconds=clocks.total,

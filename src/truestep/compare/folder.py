@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from truestep.compare.candidate import Candidate
+from truestep.compare.death import may_be_made_again
 from truestep.compare.kept import PROTOCOL, RECORDS, read_protocol, read_records
 from truestep.compare.order import Slot
 from truestep.compare.protocol import Protocol, first_difference
@@ -51,10 +53,7 @@ class Folder:
             raise _another(path, there, protocol)
         records = read_records(path)
         if records and not resume:
-            planned = len(protocol.candidates) * len(protocol.seeds)
-            hint = "--resume goes on with what is missing; another --out begins anew"
-            message = f"{path} holds this comparison already, {len(records)} of {planned} runs"
-            raise RecordError(message, hint=hint, path=str(path))
+            raise _already(path, protocol, records)
         if there is None and records:
             raise RecordError(f"{path} holds records without a {PROTOCOL}", hint="give another --out", path=str(path))
         demand_records(protocol, records)
@@ -173,6 +172,24 @@ def _held(path: Path) -> Hold | None:
     except BlockingIOError as error:
         message = f"another process is comparing in {path}"
         raise RecordError(message, hint="wait for it to end, or give another --out", path=str(path)) from error
+
+
+def _already(path: Path, protocol: Protocol, records: Sequence[Mapping[str, Any]]) -> RecordError:
+    """That runs are there, with what leads on from there: where none is missing, --resume alone would do nothing new."""
+    planned = len(protocol.candidates) * len(protocol.seeds)
+    failed = sum(may_be_made_again(record, budget_seconds=protocol.budget_seconds) for record in records)
+    if len(records) < planned:
+        ways = ["--resume goes on with what is missing"]
+    elif protocol.target is None:  # a pilot's: no report is made of it
+        ways = ["no run of the pilot is missing: --resume goes on to the comparison"]
+    else:
+        ways = [f"no run is missing: truestep report {shlex.quote(str(path))} makes its report again"]
+    if failed:
+        ways.append(f"--resume --rerun-failed makes {counted(failed, 'failed run')} again")
+    message = (
+        f"{path} holds this {'pilot' if protocol.target is None else 'comparison'} already, {len(records)} of {planned} runs"
+    )
+    return RecordError(message, hint="; ".join([*ways, "another --out begins anew"]), path=str(path))
 
 
 def _another(path: Path, there: Protocol, asked: Protocol) -> RecordError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from truestep.compare.crew import in_processes
-from truestep.compare.death import RERUN
+from truestep.compare.death import AGAIN, may_be_made_again
 from truestep.compare.folder import Folder
 from truestep.compare.order import Slot, order, remaining
 from truestep.compare.protocol import Protocol
@@ -75,12 +75,7 @@ def _left(folder: Folder, slots: Sequence[Slot], *, rerun_failed: bool) -> tuple
     done = [
         (record["candidate"], record["seed"])
         for record in folder.records
-        if not (
-            rerun_failed
-            and record["status"] in RERUN
-            and record["to_target"] is None
-            and (budget is None or record["total_seconds"] < budget)
-        )
+        if not (rerun_failed and may_be_made_again(record, budget_seconds=budget))
     ]
     return remaining(slots, done)
 
@@ -89,9 +84,10 @@ def _demand_baseline(folder: Folder, record: Record) -> None:
     """RunError where the very first run is the baseline's and fails as it begins."""
     begins = record["counts"]["attempts"] <= folder.protocol.warmup_attempts
     if not folder.records and begins and record["candidate"] == folder.protocol.baseline and record["status"] in _CANNOT_RUN:
+        hint = (record["hint"] or "mend the task").removesuffix(AGAIN)  # without a record there is nothing to make again
         raise RunError(
             f"the baseline {folder.protocol.baseline} cannot be run: {record['detail']}",
-            hint=f"{record['hint'] or 'mend the task and ask again'}; no run has been recorded",
+            hint=f"{hint}; no run has been recorded: ask again, with another --out if the task's code has changed",
             candidate=folder.protocol.baseline,
         )
 

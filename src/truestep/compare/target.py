@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from truestep.compare.death import RERUN
 from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Record, best_quality
 from truestep.errors import ProtocolError, RunError
@@ -62,7 +63,8 @@ def found(protocol: Protocol, records: Sequence[Record], *, slack: float | None)
         if record["status"] not in ("reached", "budget") or quality is None:
             raise RunError(
                 f"the pilot's run on seed {record['seed']} ended as {record['status']}: {record['detail'] or 'no quality'}",
-                hint="mend the task, or declare a target yourself with --target",
+                hint=("--resume --rerun-failed runs it again; or " if record["status"] in RERUN else "")
+                + "mend the task and give another --out, or declare a target yourself with --target",
                 seed=record["seed"],
             )
         best[str(record["seed"])] = quality

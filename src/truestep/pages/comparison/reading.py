@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,8 @@ def read(out: Path, summary: Mapping[str, Any] | None = None) -> Comparison:
     _demand_hash(summary.get("protocol_hash"), digest, str(out / "summary.json"))
     if summary["runs"] != len(records):
         message = f"{out / 'summary.json'} is of {summary['runs']} runs, and records.jsonl holds {len(records)}"
-        raise RecordError(message, hint="summarize the records again", runs=summary["runs"], records=len(records))
+        hint = f"truestep report {shlex.quote(str(out))} summarizes the records again"
+        raise RecordError(message, hint=hint, runs=summary["runs"], records=len(records))
     attempts, without = _ledgers(out, records, digest)
     return Comparison(
         protocol=protocol,
