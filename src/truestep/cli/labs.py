@@ -155,9 +155,9 @@ class Command:
 def _write_site(folder: Path, labs: tuple[Lab, ...]) -> int:
     """The site of all labs in `folder`; returns 1 where a check does not hold, which its page then says."""
     from truestep.labs.tables.site import site  # noqa: PLC0415 - it imports torch
-    from truestep.pages.labs import prepare, write  # noqa: PLC0415 - jinja2, which other labs do without
+    from truestep.pages.labs import file_names, prepare, write  # noqa: PLC0415 - jinja2, which other labs do without
 
-    prepare(folder)
+    prepare(folder, file_names(lab.name for lab in labs))
     demand_writable(folder / "index.html", hint="name a folder that can be written to")
     record = site(labs)
     print(f"page  {write(record, folder)}", file=sys.stderr)

@@ -147,9 +147,10 @@ def test_a_page_of_somebody_elses_is_not_overwritten_and_nothing_is_written_besi
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_page_of_somebody_elses_is_told_before_any_lab_is_run(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("name", ["index.html", f"{labs()[1].name}.html", PICTURES[0].file])
+def test_a_page_of_somebody_elses_is_told_before_any_lab_is_run(tmp_path, capsys, monkeypatch, name):
     monkeypatch.setattr("truestep.labs.tables.site.site", lambda _: pytest.fail("labs were run"))
-    (tmp_path / "index.html").write_text("mine")
+    (tmp_path / name).write_text("mine")
     assert main(["labs", "--html", str(tmp_path)]) == 3
     assert "no page of the labs" in capsys.readouterr().err
 

@@ -41,7 +41,12 @@ def write(record: Mapping[str, Any], folder: Path) -> Path:
     return folder / "index.html"
 
 
-def prepare(folder: Path, names: Iterable[str] = ("index.html",)) -> None:
+def file_names(labs: Iterable[str]) -> tuple[str, ...]:
+    """Of the pages of a site with these labs."""
+    return ("index.html", *(f"{lab}.html" for lab in labs), *(picture.file for picture in PICTURES))
+
+
+def prepare(folder: Path, names: Iterable[str]) -> None:
     """Make the folder, so that what cannot be written to is known before anything is run.
 
     Raises:
@@ -80,9 +85,9 @@ def pages(record: Mapping[str, Any]) -> dict[str, str]:
             schema=record.get("schema"),
         )
     labs = record["labs"]
-    written = {"index.html": _index(record)}
-    written |= {f"{lab['name']}.html": _lab(record, place) for place, lab in enumerate(labs)}
-    return written | {picture.file: _picture(record, place) for place, picture in enumerate(PICTURES)}
+    texts = [_index(record), *(_lab(record, place) for place in range(len(labs)))]
+    texts += [_picture(record, place) for place in range(len(PICTURES))]
+    return dict(zip(file_names(lab["name"] for lab in labs), texts, strict=True))
 
 
 def _index(record: Mapping[str, Any]) -> str:
