@@ -262,9 +262,7 @@ def trained(update: Update[Tensor], data: Any, attempts: int, **saved: Any) -> l
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")  # torchdata 0.11 under torch 2.14
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("loader", [shuffled, stateful])
-@pytest.mark.parametrize("stand", [2, 4, 5])
+@pytest.mark.parametrize(("stand", "loader", "workers"), product([2, 4, 5], [shuffled, stateful], [0, 2], every=5))
 def test_with_checkpoints_a_loop_goes_on_bit_for_bit_in_the_middle_of_an_epoch(
     loader: Callable[[int], Any], stand: int, workers: int, tmp_path: Path
 ) -> None:
@@ -302,7 +300,7 @@ def in_windows(update: Update[Tensor], data: Any, attempts: int, size: int, chec
         [[2, 1] * 3, [3] * 6],
         [(shuffled, "epoch"), (shuffled, "completed"), (stateful, "completed")],
         [0, 2],
-        every=5,
+        every=7,
     ),
 )
 def test_the_position_after_a_window_is_that_of_what_was_used(
