@@ -455,7 +455,7 @@ OPTIONS = "--policy bf16 --clip 0.5 --scale none --clock attempt --seed 3 --eval
 
 def test_a_run_goes_on_by_its_folder_alone(tmp_path):
     Path("breaks.py").write_text(BREAKS)
-    line = ["train", "breaks.py:Breaks", *OPTIONS.split(), "--budget-attempts", "12", "--device", "cpu"]
+    line = ["train", "breaks.py:Breaks", *OPTIONS.split(), "--budget-attempts", "12", "--device", "cpu", "--time-stages"]
     assert main([*line, "--out", "whole"]) == 3
     Path("mended").write_text("")
     assert main([*line, "--out", "whole", "--resume"]) == 0
@@ -467,6 +467,8 @@ def test_a_run_goes_on_by_its_folder_alone(tmp_path):
     assert (ended.weights_digest, ended.counts, ended.candidate) == (whole.weights_digest, whole.counts, whole.candidate)
     kept = [sorted(path.name for path in Path(folder, "checkpoints").glob("*.ckpt")) for folder in ("here", "whole")]
     assert kept[0] == kept[1]
+    attempts = [line for line in map(json.loads, Path("here/ledger.jsonl").read_text().splitlines()) if line["kind"] == "attempt"]
+    assert all("perf/seconds_by_stage" in line for line in attempts)
 
 
 BREAKS = """

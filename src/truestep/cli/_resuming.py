@@ -33,7 +33,7 @@ DEFAULTS: dict[str, Any] = {"policy": "fp32", "clock": "completed", "seed": 0, "
 """What holds where neither the command nor a run's folder says it."""
 _CANDIDATE = ("policy", "scale", "accumulate", "clip", "clock")
 _SETTINGS = ("seed", "budget_attempts", "budget_seconds", "evaluate_every", "target", "stop_at_target", "threads", "device")
-FREE = ("keep_last", "checkpoint_every", "on_oom", "max_skip_rate", "sink")
+FREE = ("keep_last", "checkpoint_every", "on_oom", "max_skip_rate", "sink", "time_stages")
 """Options that may be others from one process of a run to the next."""
 
 
