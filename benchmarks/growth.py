@@ -15,8 +15,6 @@ class Growth:
     """By least squares of the logarithms of all points."""
     at_the_end: float
     """Between the last point and the first one at a quarter of it or less: what goes on from there."""
-    steepest: float
-    """Between any two points that follow each other."""
 
 
 def growth_of(numbers: Sequence[float], seconds: Sequence[float]) -> Growth:
@@ -28,7 +26,6 @@ def growth_of(numbers: Sequence[float], seconds: Sequence[float]) -> Growth:
     xs, ys = [math.log(number) for number in numbers], [math.log(each) for each in seconds]
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
     slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / sum((x - mean_x) ** 2 for x in xs)
-    steps = [(ys[k + 1] - ys[k]) / (xs[k + 1] - xs[k]) for k in range(len(xs) - 1)]
     before = max((k for k in range(len(xs) - 1) if numbers[k] <= numbers[-1] / 4), default=len(xs) - 2)
     last = (ys[-1] - ys[before]) / (xs[-1] - xs[before])
-    return Growth(exponent=slope, at_the_end=last, steepest=max(steps))
+    return Growth(exponent=slope, at_the_end=last)
