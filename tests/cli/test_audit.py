@@ -181,6 +181,42 @@ def test_a_script_that_failed_is_told_with_its_last_words(audited, capsys):
     assert err == "train.py ended with exit code 1: ValueError: no data; no finding says why\n"
 
 
+HINT = "hint: --device cpu"
+NO_CUDA = "Traceback ...\nAssertionError: Torch not compiled with CUDA enabled\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "ended", "hinted"),
+    [
+        ("model.cuda()", (), {"script_exit": 1, "traceback": NO_CUDA}, True),
+        ("model.cuda()", ("--device", "cpu"), {"script_exit": 1, "traceback": NO_CUDA}, False),
+        ("assert torch.cuda.is_available() or sys.exit(1)", (), {"script_exit": 1}, True),
+        ("import nothing", (), {"script_exit": 1}, False),
+        ("parser.add_argument('--cuda')", (), {"script_exit": 2}, False),
+        ("parser.parse_args()", ("--device", "cpu"), {"script_exit": 2}, False),
+    ],
+)
+def test_the_processor_is_offered_only_where_it_can_help(audited, script, capsys, text, command, ended, hinted):
+    script.write_text(text)
+    audited(**ended)
+    audit(*command, "train.py")
+    assert (HINT in capsys.readouterr().err) == hinted
+
+
+COUNTS = {"attempts": 20, "completed": 20, "skipped": 0, "windows_judged": 16, "windows_without_events": 0}
+
+
+def test_a_report_without_faults_says_how_much_was_judged(audited, capsys):
+    audited(NOTE, coverage=COVERAGE | COUNTS)
+    audit("train.py")
+    judged, last = capsys.readouterr().out.splitlines()[-2:]
+    assert judged == "judged: 16 of 20 windows number by number, 20 of 20 attempts by the order of their calls"
+    assert last == "0 errors, 0 warnings, 1 note"
+    audited(WARNING, coverage=COVERAGE | COUNTS)
+    audit("train.py")
+    assert "judged" not in capsys.readouterr().out
+
+
 def test_the_report_is_each_finding_and_a_summary(audited, capsys):
     audited(ERROR, NOTE, coverage={"not_judged": [{"what": "the compiled step", "why": "its calls are hidden"}]})
     assert audit("train.py") == 1

@@ -29,10 +29,13 @@ class Findings(list[Finding]):
 
     def __str__(self) -> str:
         """The report, as `truestep audit` prints it."""
-        from truestep.audit.report.text import lines, summary  # noqa: PLC0415 - only where it is read
+        from truestep.audit.report.extent import judged  # noqa: PLC0415 - only where it is read
+        from truestep.audit.report.text import lines, summary  # noqa: PLC0415
 
         unjudged = [f"{each['what']} ({each['why']})" for each in self.coverage.get("not_judged", ())]
-        return "\n".join([*(line for finding in self for line in lines(finding)), summary(self, not_judged=unjudged)])
+        told = [line for finding in self for line in lines(finding)]
+        extent = None if self.faults else judged(self.coverage)
+        return "\n".join([*told, *([extent] if extent else []), summary(self, not_judged=unjudged)])
 
 
 _watching = False
@@ -60,6 +63,7 @@ def watch(*, device: str | None = None) -> Iterator[Findings]:
         ['zero-grad-placement']
     """
     from truestep.audit.judge import judge  # noqa: PLC0415 - torch's parts, and every rule: not for those who do not audit
+    from truestep.audit.report.extent import NOTHING, extent  # noqa: PLC0415
     from truestep.audit.story import Story  # noqa: PLC0415
     from truestep.audit.trace import start  # noqa: PLC0415
     from truestep.audit.trace.settings import Settings  # noqa: PLC0415
@@ -80,4 +84,6 @@ def watch(*, device: str | None = None) -> Iterator[Findings]:
         _watching = False
         story = Story(events=tuple(watcher.recorder.events), totals=watcher.recorder.totals())
         findings.extend(judge(story))
-        findings.coverage = watcher.recorder.coverage()
+        findings.coverage = watcher.recorder.coverage() | extent([story])
+        if not findings.coverage["attempts"]:
+            findings.coverage["not_judged"].append(NOTHING)

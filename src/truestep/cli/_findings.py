@@ -15,7 +15,9 @@ from rich.highlighter import RegexHighlighter
 from rich.theme import Theme
 
 from truestep.audit.report.document import document
+from truestep.audit.report.extent import judged
 from truestep.audit.report.github import annotation
+from truestep.audit.report.places import source
 from truestep.audit.report.sarif import sarif
 from truestep.audit.report.sorting import Sorted
 from truestep.audit.report.text import ending, lines, signal_name, summary
@@ -34,6 +36,8 @@ def print_text(audited: Audited, found: Sorted) -> None:
     told = [line for finding in found.told for line in (*lines(finding), "")]
     known, ignored = len(found.known), len(found.ignored)
     told += [f"mapped: {each['what']}" for each in audited.coverage.get("mapped", ())]
+    extent = None if any(each.severity != "note" for each in found.told) else judged(audited.coverage)
+    told += [extent] if extent else []
     told.append(summary(found.told, known=known, ignored=ignored, not_judged=_not_judged(audited)))
     theme = Theme({f"audit.{name}": style for name, style in _COLOURS.items()})
     out = Console(file=sys.stdout, highlighter=_Marks(), markup=False, emoji=False, theme=theme)
@@ -77,7 +81,7 @@ def write_sarif(path: Path, audited: Audited, found: Sorted, *, rules: Mapping[s
     atomic.write(path, (json.dumps(log, indent=1, allow_nan=False) + "\n").encode())
 
 
-def say_how_it_ended(audited: Audited, *, is_explained: bool) -> None:
+def say_how_it_ended(audited: Audited, *, is_explained: bool, device: str | None) -> None:
     """On stderr, where the script did not come to its end by itself."""
     if audited.interrupted is not None:
         name = signal_name(audited.interrupted)
@@ -85,8 +89,16 @@ def say_how_it_ended(audited: Audited, *, is_explained: bool) -> None:
     elif audited.script_exit:
         exit_code, traceback = audited.script_exit, audited.traceback
         print(ending(audited.script, script_exit=exit_code, traceback=traceback, is_explained=is_explained), file=sys.stderr)
-        if any(words in (traceback or "") for words in _WITHOUT_CUDA) or (traceback is None and not audited.stories):
+        if device is None and _wants_cuda(audited):
             print("hint: --device cpu lets a script that was written for CUDA be judged without", file=sys.stderr)
+
+
+def _wants_cuda(audited: Audited) -> bool:
+    """Whether the script may have failed for want of CUDA: torch says so, or it ended by itself, not as called wrongly, and
+    names CUDA."""
+    if audited.traceback is not None or audited.stories:
+        return any(words in (audited.traceback or "") for words in _WITHOUT_CUDA)
+    return audited.script_exit != _USAGE and "cuda" in (source(audited.script) or "").lower()
 
 
 def _not_judged(audited: Audited) -> list[str]:
@@ -98,6 +110,9 @@ def _root() -> Path:
     here, workspace = Path.cwd(), os.environ.get("GITHUB_WORKSPACE")
     return Path(workspace) if workspace and here.is_relative_to(workspace) else here
 
+
+_USAGE = 2
+"""What argparse and its like end a script with that was called wrongly."""
 
 _WITHOUT_CUDA = ("NVIDIA driver", "not compiled with CUDA", "No CUDA GPUs")
 

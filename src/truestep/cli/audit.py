@@ -117,7 +117,7 @@ class Command:
             _findings.print_text(audited, found)
         if self.github:
             _findings.print_annotations(found)
-        _findings.say_how_it_ended(audited, is_explained=code != _COULD_NOT_RUN)
+        _findings.say_how_it_ended(audited, is_explained=code != _COULD_NOT_RUN, device=self.device)
         return code
 
     def _check(self) -> None:

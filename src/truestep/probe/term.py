@@ -43,7 +43,7 @@ class Term:
     multiplied: tuple[float, ...] = ()
     """Those of the constants that are the inverse of what was multiplied by."""
     joined: int = 1
-    """The equal means of which it was put together, each divided by their number, which may have been meant for something else."""
+    """The equal means of which it was put together, each divided by their number, meant so or not."""
 
     @property
     def undivided(self) -> bool:

@@ -1,5 +1,6 @@
 """Paths below a root, and the text of a line, in whatever encoding the file declares."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,12 @@ def test_every_path_of_a_finding_is_seen_from_the_root():
     )
     (seen,) = seen_from(Path("/work"), [finding])
     assert (seen.path, seen.callers, seen.library) == ("a.py", (Place("b/c.py", 2, "f"),), Place("/usr/lib/d.py", 3))
+
+
+def test_paths_in_the_words_of_a_finding_are_seen_from_the_root_too():
+    told = {"message": "as at /work/b.py:3 (/work/c d/e.py:4), not /other/work/f.py:5", "evidence": ("/work/b.py:3",)}
+    (seen,) = seen_from(Path("/work"), [replace(at("/work/a.py", 1), **told)])
+    assert (seen.message, seen.evidence) == ("as at b.py:3 (c d/e.py:4), not /other/work/f.py:5", ("b.py:3",))
 
 
 def test_a_relative_path_is_one_from_here(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from truestep.audit.rules import (
 )
 
 WRONG = Judged(expected=2.0, observed=2.0 / 1024, cosine=1.0, clipped=1.0)
+SAME = Judged(expected=1.0, observed=1.0, cosine=1.0, clipped=1.0)
 TURNED = Judged(expected=2.0, observed=2.0, cosine=0.8, clipped=1.0)
 
 
@@ -175,6 +176,21 @@ def test_clearing_inside_a_window_is_named_where_the_rest_is_too_light_or_all_of
     assert found(zero_grad_placement.RULE, used) == []
     before_step = Telling().backward().tell("Zeroed", 12, dropped=(1,)).step(last=0, dropped=(1,))
     assert found(zero_grad_placement.RULE, before_step)[0] == ("error", 12)
+
+
+def kept(judged, damage=None):
+    telling = Telling().tell("OptimizerMade")
+    telling.backward(touched=(0,)).step(judged=SAME)
+    return telling.backward(touched=(0,), kept=(0,)).step(judged=judged, damage=damage)
+
+
+def test_gradients_that_nothing_clears_are_told_once_with_their_damage():
+    far, damage = Judged(expected=1.0, observed=2.0, cosine=1.0, clipped=1.0), Damage(wrong=2.0, right=1.0, cosine=1.0)
+    (measured,) = zero_grad_placement.RULE(kept(far, damage).story())
+    assert (measured.severity, measured.line, measured.damage) == ("error", 10, str(damage))
+    (small,) = zero_grad_placement.RULE(kept(SAME).story())
+    assert "hardly any" in small.damage
+    assert "loss scale (1024) twice" in small.damage
 
 
 def test_gradients_that_a_step_has_used_and_the_next_window_holds_are_named():

@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from truestep.audit.events import Stepped
 from truestep.audit.finding import Finding
 from truestep.audit.judge import judge, merged
 from truestep.audit.process.account import Request
@@ -17,6 +16,7 @@ from truestep.audit.process.child import run
 from truestep.audit.process.command import checked
 from truestep.audit.process.gathering import Gathered, gather
 from truestep.audit.process.ranks import compared
+from truestep.audit.report.extent import NOTHING, extent
 from truestep.audit.sources import Sources
 from truestep.audit.story import Story
 from truestep.audit.trace.settings import Settings
@@ -81,7 +81,7 @@ def audit(
     )
     return Audited(
         findings=merged(finding for story in stories for finding in judge(story)),
-        coverage=_coverage(gathered, settings),
+        coverage=_coverage(gathered, settings, extent(stories)),
         script=command[0],
         script_exit=ended.exit,
         interrupted=ended.interrupted,
@@ -90,25 +90,20 @@ def audit(
     )
 
 
-def _coverage(gathered: Gathered, settings: Settings) -> dict[str, Any]:
+def _coverage(gathered: Gathered, settings: Settings, counts: dict[str, int]) -> dict[str, Any]:
     """Counts over all processes, and what was not judged, each thing once."""
     accounts = gathered.accounts
-    attempts = sum(sum(each.totals.attempts.values()) for each in accounts)
-    completed = sum(sum(each.totals.completed.values()) for each in accounts)
-    steps = [event for each in accounts for event in each.events if isinstance(event, Stepped)]
     unseen = [each for account in accounts for each in account.coverage["not_judged"]] + list(gathered.missing)
     if not accounts:
         unseen.append({"what": "the run", "why": "no process that was watched made an optimizer of torch's"})
+    elif not counts["attempts"]:
+        unseen.append(NOTHING)
     most = settings.max_updates
     if most is not None and any(number >= most for each in accounts for number in each.totals.attempts.values()):
         unseen.append({"what": f"whatever comes after {most} attempts", "why": "the script was ended there, as was asked"})
     return {
         "processes": len(accounts),
-        "attempts": attempts,
-        "completed": completed,
-        "skipped": attempts - completed,
-        "windows_judged": sum(step.judged is not None for step in steps),
+        **counts,
         "mapped": [each for account in accounts[:1] for each in account.coverage.get("mapped", [])],
-        "windows_without_events": sum(each.totals.windows_left_out for each in accounts),
         "not_judged": [each for place, each in enumerate(unseen) if each not in unseen[:place]],
     }

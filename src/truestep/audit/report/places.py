@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tokenize
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,15 +24,22 @@ def below(path: str, root: Path) -> str:
 
 
 def seen_from(root: Path, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings with every path as `below` gives it."""
+    """The findings with every path as `below` gives it, in their words too."""
+
+    inside = re.compile(rf"(?<![\w./-]){re.escape(root.as_posix().rstrip('/'))}/(?=\w)")
 
     def place(each: Place) -> Place:
         return replace(each, path=below(each.path, root))
+
+    def words(text: str) -> str:
+        return inside.sub("", text)
 
     return tuple(
         replace(
             finding,
             path=None if finding.path is None else below(finding.path, root),
+            message=words(finding.message),
+            evidence=tuple(map(words, finding.evidence)),
             callers=tuple(map(place, finding.callers)),
             library=None if finding.library is None else place(finding.library),
         )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truestep.audit.beside import companion
 from truestep.audit.events import Backward, Raised, Stepped, Zeroed
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.story import Story, Window
 from truestep.audit.windows import damage_of, gradients_of
+
+AGREES = 0.01
+"""Relative difference of a gradient up to which its damage is not measured."""
 
 
 def check(story: Story) -> Iterator[Finding]:
@@ -74,11 +76,20 @@ def _kept(story: Story, window: Window) -> Iterator[Finding]:
         if partly
         else f"the gradients of the step before ({before[0].step.site}) were never cleared: this backward was added to them",
         evidence=gradients_of([window]),
-        damage=damage_of([window]),
+        damage=damage_of([window]) or _small(window),
         fix="call optimizer.zero_grad() after the step",
     )
-    if not partly:
-        yield from companion(first.site, before[0].step.site, "here the step used gradients that nothing cleared after it")
+
+
+def _small(window: Window) -> str | None:
+    """The damage where a scaler had divided what was left once more, so that it hardly counts."""
+    judged, scale = None if window.step is None else window.step.judged, window.used[0].scale
+    if judged is None or scale == 1.0 or not judged.agrees(AGREES):
+        return None
+    return (
+        f"hardly any in that window, whose gradient is {judged.ratio:.6g} times as long as the right one: what was left had been"
+        f" divided by the loss scale ({scale:g}) twice; it counts in full without a scaler, and more the smaller the scale is"
+    )
 
 
 def _anothers(window: Window) -> Iterator[Finding]:
