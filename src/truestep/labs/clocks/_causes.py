@@ -114,6 +114,7 @@ def by_torch(case: Case) -> float:
 
 
 def made(case: Case) -> tuple[nn.Linear, Tensor]:
+    """The one weight, and the one input."""
     model = nn.Linear(1, 1, bias=False)
     nn.init.constant_(model.weight, case.weight)
     return model, torch.tensor([[case.value]])

@@ -43,6 +43,7 @@ def attempt(name: str) -> Categories:
 
 
 def mean(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """The mean output, in float32."""
     return torch.mean(model(x).float())
 
 
