@@ -145,18 +145,6 @@ def test_an_attempt_that_nobody_asked_to_time_is_made_of_the_plain_parts() -> No
     assert update(WINDOW).seconds_by_stage is None
 
 
-def test_what_it_costs_where_nobody_asks_is_below_a_microsecond_an_update() -> None:
-    plan, rounds = an_update(time_stages=False).plan, 20_000
-
-    def took() -> float:
-        begin = time.process_time()
-        for _ in range(rounds):
-            kinds_of(plan)
-        return time.process_time() - begin
-
-    assert min(took() for _ in range(5)) < rounds * 1e-6
-
-
 class Seen:
     """A watch that writes down what it is told."""
 

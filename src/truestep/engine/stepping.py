@@ -109,7 +109,7 @@ def _first_state(optimizer: Optimizer) -> dict[str, Any]:
 
 
 class _Aside(NamedTuple):
-    """A copy of something, of a dictionary one of each value; and the device where a tensor belongs."""
+    """A copy of something, of a dictionary or a list one of each part; and the device where a tensor belongs."""
 
     copied: Any
     device: torch.device | None = None
@@ -119,6 +119,8 @@ class _Aside(NamedTuple):
         """A copy of `value`, with its tensors in the host's memory if `on_host`."""
         if isinstance(value, dict):
             return _Aside({key: _Aside.of(each, on_host=on_host) for key, each in value.items()})
+        if type(value) in (list, tuple):
+            return _Aside(type(value)(_Aside.of(each, on_host=on_host) for each in value))
         if not isinstance(value, Tensor):
             return _Aside(copy.deepcopy(value))
         return _Aside(value.detach().to("cpu" if on_host else value.device, copy=True), value.device)
@@ -127,6 +129,8 @@ class _Aside(NamedTuple):
         """What was copied, where it belongs."""
         if isinstance(self.copied, dict):
             return {key: each.back() for key, each in self.copied.items()}
+        if type(self.copied) in (list, tuple):
+            return type(self.copied)(each.back() for each in self.copied)
         return self.copied if self.device is None else self.copied.to(self.device)
 
 
