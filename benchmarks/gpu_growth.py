@@ -1,4 +1,4 @@
-"""How an attempt on a CUDA device grows with parameters and tensors, beside the optimizer's own pass."""
+"""How an attempt on a CUDA device grows with parameters and tensors, beside the same by hand."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from benchmarks.gpu import seconds_on_device
 from benchmarks.table import Table
 
 HOW = """
-Milliseconds by CUDA events: medians of turns with the pass of the optimizer alone. An attempt whose backward gives gradients
-that were made beforehand, clipped, fused AdamW. The exponent b of seconds = a n^b is fitted to all points by least squares of
-the logarithms, and `at the end` is that between the last point and one at a quarter of it or less. Small sizes take what the
-host takes, whatever they are.
+Milliseconds by CUDA events: medians of turns with the same by hand. An attempt whose backward gives gradients that were made
+beforehand, clipped, fused AdamW. The exponent b of seconds = a n^b is fitted to all points by least squares of the
+logarithms, and `at the end` is that between the last point and one at a quarter of it or less. Small sizes take what the host
+takes, whatever they are.
 """
 
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from benchmarks import ledger_cost
 from benchmarks.growth import Growth, growth_of
-from benchmarks.our_tail import Tail
+from benchmarks.our_tail import Given, Tail
 from benchmarks.rounds import seconds_of, taking_turns
 from benchmarks.table import Aim, Table
 from benchmarks.tail import Timer
@@ -30,8 +30,8 @@ Seconds of the processor, one thread: medians of turns with what stands beside i
 beginning. The exponent b of seconds = a n^b is fitted to all points by least squares of the logarithms, and `at the end` is
 that between the last point and one at a quarter of it or less. Linear is an exponent of at most 1, or of what any loop has
 there, and {ROOM}. Parameters and tensors: an attempt whose backward gives gradients that were made beforehand, clipped, fused
-AdamW, beside that optimizer's pass alone. Microbatches: `update(window)` of a small perceptron, beside the same loop by hand.
-Attempts: of a tiny model, each with its line in a ledger; lines: a ledger's alone, written, and read and summed up.
+AdamW. Microbatches: `update(window)` of a small perceptron. Beside each stands the same loop by hand. Attempts: of a tiny
+model, each with its line in a ledger; lines: a ledger's alone, written, and read and summed up.
 """
 
 
@@ -57,17 +57,14 @@ class Series:
 
 
 class Sides:
-    """An attempt with given gradients and a pass of the optimizer alone, on parameters of their own."""
+    """An attempt with given gradients and the same by hand, on parameters of their own."""
 
     def __init__(self, parameters: int, tensors: int, device: str, timer: Timer) -> None:
         torch.manual_seed(0)
         self._timer = timer
         self._gradients = [torch.randn(parameters // tensors, device=device) * 1e-3 for _ in range(tensors)]
-        ours, bare = (self._made() for _ in range(2))
-        self._tail = Tail(*ours, self._gradients, scale=None)
-        self._optimizer = bare[1]
-        for p, gradient in zip(bare[0], self._gradients, strict=True):
-            p.grad = gradient
+        self._tail = Tail(*self._made(), self._gradients, scale=None)
+        self._params, self._optimizer = self._made()
 
     def _made(self) -> tuple[list[nn.Parameter], torch.optim.Optimizer]:
         params = [nn.Parameter(torch.randn_like(gradient)) for gradient in self._gradients]
@@ -77,13 +74,19 @@ class Sides:
         """Seconds of an attempt."""
         return self._timer(self._attempt)
 
-    def bare(self) -> float:
-        """Seconds of a pass."""
-        return self._timer(self._optimizer.step)
+    def by_hand(self) -> float:
+        """Seconds of what a loop by hand does of it."""
+        return self._timer(self._update)
 
     def _attempt(self) -> None:
         self._tail.open()
         self._tail.close()
+
+    def _update(self) -> None:
+        Given.apply(self._gradients, *self._params).backward()
+        nn.utils.clip_grad_norm_(self._params, 1.0)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
 
 
 def of_sizes(
@@ -100,9 +103,9 @@ def of_sizes(
     ours, beside = [], []
     for parameters, tensors in sizes:
         sides = Sides(parameters, tensors, device, timer)
-        spent = taking_turns({"ours": sides.ours, "bare": sides.bare}, rounds=rounds, warm=2, most_seconds=most_seconds)
+        spent = taking_turns({"ours": sides.ours, "hand": sides.by_hand}, rounds=rounds, warm=2, most_seconds=most_seconds)
         ours.append(statistics.median(spent["ours"]))
-        beside.append(statistics.median(spent["bare"]))
+        beside.append(statistics.median(spent["hand"]))
         del sides
     return Series(what=what, numbers=tuple(numbers), seconds=tuple(ours), beside=tuple(beside))
 
@@ -193,7 +196,7 @@ def measure(*, quick: bool) -> list[Series]:
             of_sizes("parameters", [(n, 10) for n in parameters], parameters, rounds=rounds, most_seconds=seconds),
             of_sizes("tensors", [(10**6, n) for n in tensors], tensors, rounds=rounds, most_seconds=seconds),
             of_microbatches([1, 4, 16, 64] if quick else [1, 4, 16, 64, 256], rounds=rounds),
-            of_attempts([100, 1000] if quick else [1000, 3000, 10_000, 30_000], folder),
+            of_attempts([100, 1000] if quick else [1000, 3000, 10_000, 20_000], folder),
             *of_lines([100, 1000, 10_000] if quick else [1000, 10_000, 100_000, 1_000_000], folder),
         ]
 

@@ -128,7 +128,7 @@ def measure(*, quick: bool) -> list[Row]:
     rows = []
     for millions, tensors, optimizers in QUICK if quick else SIZES:
         module = fixed("update_tail", millions * 10**6, tensors)
-        rounds, most_seconds = (5, 1.0) if quick else (ROUNDS[millions], 4.0)
+        rounds, most_seconds = (5, 1.0) if quick else (ROUNDS[millions], 3.0)
         for policy, optimizer, fused in product(("fp16", "bf16"), optimizers, (True, False)):
             rows.append(row(module, policy, optimizer, fused=fused, rounds=rounds, most_seconds=most_seconds))
             gc.collect()
