@@ -139,14 +139,10 @@ class Comparison:
 
     def _skip(self, said: str | None, scale: float | None, arrival: Arrival, found: References, named: Named) -> None:
         """Keep why the present attempt made no step."""
-        why = skipped(
-            self._attempts - 1,
-            said=said,
-            scale=(scale, self._subject.scale()),
-            withheld=any(arrival.withheld),
-            finite=all(bool(torch.isfinite(gradient).all()) for gradient in found.judge.values()),
-            parameters=named.trained.values(),
-        )
+        finite = all(bool(torch.isfinite(gradient).all()) for gradient in found.judge.values())
+        scales, withheld = (scale, self._subject.scale()), any(arrival.withheld)
+        trained = named.trained.values()
+        why = skipped(self._attempts - 1, said=said, scale=scales, withheld=withheld, finite=finite, parameters=trained)
         self._skipped.append(why)
 
     def _derivation(self) -> tuple[str, ...]:
@@ -192,11 +188,11 @@ class Comparison:
 
     def _judgements(self) -> dict[str, list[tuple[int, Judgement]]]:
         """Of every parameter at every attempt, by what all attempts tell of its level."""
-        found = {}
-        for name in dict.fromkeys(name for each in self._compared for name in each.gaps):
-            level = self._level(name)
-            found[name] = [(each.attempt, each.judged(name, level)) for each in self._compared if name in each.gaps]
-        return found
+        levels = {name: self._level(name) for name in dict.fromkeys(name for each in self._compared for name in each.gaps)}
+        return {
+            name: [(each.attempt, each.judged(name, level)) for each in self._compared if name in each.gaps]
+            for name, level in levels.items()
+        }
 
     def _level(self, name: str) -> Level:
         return Level.of([each.gaps[name] for each in self._compared if name in each.gaps])
