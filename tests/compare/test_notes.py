@@ -53,5 +53,29 @@ def test_every_loop_of_ones_own_is_labelled_and_told_in_a_sentence(declare, race
     assert "; none" not in text
 
 
+@pytest.mark.parametrize(
+    ("train", "attempts", "seen", "words"),
+    [
+        (1197, 400, 25201, "fp16 25,201 (the last window of each epoch of 1,197 examples holds 45)"),  # 21 of them, 19 fewer each
+        (1197, 400, 25000, "fp16 25,000 (windows held 600 fewer examples than whole ones)"),  # not told by the epochs alone
+        (1280, 105, 6720, "fp16 6,720 (295 of 400 attempts were not made)"),
+        (1197, 20, 1261, "fp16 1,261 (380 of 400 attempts were not made, and the last window of each epoch of 1,197 examples "),
+        (40, 400, 16000, "fp16 16,000 (the last window of each epoch of 40 examples holds 40)"),
+        (1280, 400, 25600, None),
+    ],
+)
+def test_what_a_run_is_charged_beyond_what_it_has_seen_is_told_from_its_counts(declare, ran, train, attempts, seen, words):
+    protocol = declare(seeds=(3,), splits={"train": train, "validation": 300, "test": 300})
+    lost = ran(protocol, "fp16", 3, status="budget")
+    lost["counts"] |= {"attempts": attempts, "examples_seen": seen}
+    texts = said(summarize(protocol, [ran(protocol, "fp32", 3), lost]), "charged")
+    assert len(texts) == (words is not None)
+    if words is not None:
+        assert texts[0].startswith(
+            "Charged: a run without the target counts as 25,600 examples, the budget of 400 attempts of 64, "
+        )
+        assert words in texts[0]
+
+
 def test_the_control_may_be_the_baseline(declare):
     assert declare(candidates=("fp32 fault=none", "fp32 accumulate=2 fault=mean-of-means")).baseline == "fp32 fault=none"

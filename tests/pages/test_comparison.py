@@ -196,11 +196,78 @@ def test_a_candidate_that_never_arrived_says_so_first_in_verdict_table_and_runs(
     assert "with restarts it would never be there." in verdict
     assert f"Each is charged {budget:,.0f} examples" in verdict or "Each is charged 12.0" in verdict
     results = page.one("section", id="results").text
-    assert f"{lost} {status}" in results
+    assert f"{lost} {named}" in results
     assert "restarts: never" in results
     ended = [element.text for element in page.all("p", **{"class": "failed"})]
     assert len(ended) == lost
     assert all("before it reached the target." in words for words in ended)
+
+
+def ended_at_the_target(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of a run that stopped where it reached the target."""
+    there = record["to_target"]
+    counts = {"examples_seen": there["examples"], "examples_applied": there["examples"], "completed": there["completed"]}
+    evaluations = [each for each in record["evaluations"] if each["examples"] <= there["examples"]]
+    return record | {"counts": record["counts"] | counts, "evaluations": evaluations}
+
+
+@pytest.fixture(params=[True, False], ids=["to the target", "to the end"])
+def short(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[bool, Path]:
+    """A folder whose second candidate missed the target with a high quality on test; whether runs ended at the target."""
+    stops = request.param
+    out = made.comparison(tmp_path, attempts=300, candidates=("fp32", "fp16"), seeds=(0, 1), stop_at_target=stops)
+    lost = {"status": "budget", "to_target": None, "test_quality": 0.97}
+    made.write_records(
+        out,
+        [
+            record | lost if record["candidate"] == "fp16" else ended_at_the_target(record) if stops else record
+            for record in made.records_of(out)
+        ],
+    )
+    return stops, out
+
+
+def test_why_the_final_quality_of_a_candidate_without_the_target_looks_harmless_is_told_from_the_records(
+    short: tuple[bool, Path],
+) -> None:
+    stops, out = short
+    said = parsed(write(out)).all("article")[0].text
+    mine, theirs = ([r for r in made.records_of(out) if r["candidate"] == name] for name in ("fp16", "fp32"))
+    there = statistics.median(record["to_target"]["examples"] for record in theirs)
+    stood = sorted(max(each["quality"] for each in r["evaluations"] if each["examples"] <= there) for r in mine)  # they rise
+    best = max(each["quality"] for record in mine for each in record["evaluations"])
+    where = f"On validation, where fp32 was at accuracy 0.95 (its median, {there:,.0f} examples): "
+    assert where + " to ".join(dict.fromkeys(f"{each:.4f}" for each in stood)) in said
+    assert f"best of all evaluations, the last after 19,200 examples: {best:.4f}." in said
+    length = statistics.fmean(record["counts"]["examples_seen"] for record in theirs)
+    unequal = f"those without it have seen 19,200 examples, those of fp32 with it {length:,.0f}, on average."
+    validation = statistics.fmean(record["evaluations"][-1]["quality"] for record in theirs)
+    test = statistics.fmean(record["test_quality"] for record in theirs)
+    splits = f"the weights with which fp32 reached it have {validation:.4f} there and {test:.4f} on the test split"
+    assert (unequal in said, splits in said) == (stops, stops)
+    assert said.index("Never reached") < said.index("No claim") < said.index("On validation"), "the verdict comes first"
+
+
+def test_of_validation_and_unequal_lengths_nothing_is_said_that_no_record_tells(short: tuple[bool, Path]) -> None:
+    _, out = short
+    records = made.records_of(out)
+    unread = {"evaluations": [], "counts": records[0]["counts"] | {"examples_seen": 64}}  # died at once
+    made.write_records(out, [record | unread if record["candidate"] == "fp16" else record for record in records])
+    said = parsed(write(out)).all("article")[0].text
+    assert "On validation" not in said
+    assert "those without it have seen" not in said
+    made.write_records(out, [record | {"status": "budget", "to_target": None} for record in records])
+    assert "On validation" not in parsed(write(out)).all("article")[0].text, "nor where the baseline never arrived"
+
+
+def test_a_verdict_on_contended_seconds_says_so_itself(tmp_path: Path) -> None:
+    out = made.comparison(tmp_path, attempts=300, candidates=("fp32", "bf16"))
+    unsure = "The machine was contended, so the seconds are unsure."
+    assert unsure not in parsed(write(out)).all("article")[0].text
+    rewritten(out, cpu_seconds=0.1)
+    verdict = parsed(write(out)).all("article")[0].text
+    assert "Faster: " in verdict
+    assert unsure in verdict
 
 
 def test_no_p_value_stands_beside_emulated_seconds(page: Page) -> None:

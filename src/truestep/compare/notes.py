@@ -10,7 +10,7 @@ from truestep.compare.against import Limits
 from truestep.compare.candidate import Candidate
 from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Standing
-from truestep.pages.words import counted, ratio_words, significant
+from truestep.pages.words import between, counted, ratio_words, significant
 from truestep.run.faults import CONTROL, LABEL
 from truestep.stats.coverage import shortfalls
 
@@ -45,6 +45,7 @@ def notes(protocol: Protocol, standings: Sequence[Standing], limits: Limits, tau
         "noise floor": _noise_floor(protocol, standings, limits),
         "resolution": _resolution(protocol, standings),
         "budget": _budget(protocol, standings, tau),
+        "charged": _charged(protocol, standings),
     }
     return tuple(Note(kind=kind, text=text) for kind, texts in found.items() for text in texts)
 
@@ -190,6 +191,30 @@ def _resolution(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[s
         f"Resolution: the target is looked for every {counted(protocol.evaluate_every, 'example')} ({updates}){share}; "
         "smaller differences cannot be seen."
     )
+
+
+def _charged(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[str]:
+    """Why a run without the target counts as more examples than it has seen: what the counts tell, and no more."""
+    budget = protocol.budget_attempts * protocol.batch
+    said = [words for one in standings if (words := _seen(protocol, one, budget))]
+    if said:
+        charge = f"{budget:,} examples, the budget of {counted(protocol.budget_attempts, 'attempt')} of {protocol.batch:,}"
+        yield f"Charged: a run without the target counts as {charge}, whatever it has seen: {'; '.join(said)}."
+
+
+def _seen(protocol: Protocol, one: Standing, budget: int) -> str | None:
+    """What the runs without the target have seen, and where the rest of `budget` went; None where nothing is left of it."""
+    seen = sorted(failure["examples_seen"] for failure in one.failures)
+    if not seen or seen[0] == budget:
+        return None
+    train, batch = protocol.splits["train"], protocol.batch
+    unmade = sum(protocol.budget_attempts - failure["attempts"] for failure in one.failures)
+    short = sum(failure["attempts"] * batch - failure["examples_seen"] for failure in one.failures)
+    by_epochs = sum(failure["attempts"] // -(-train // batch) for failure in one.failures) * (-train % batch)
+    last = f"the last window of each epoch of {train:,} examples holds {train % batch:,}"
+    why = [f"{unmade:,} of {counted(protocol.budget_attempts * len(seen), 'attempt')} were not made"] * (unmade > 0)
+    why += [last if short == by_epochs else f"windows held {short:,} fewer examples than whole ones"] * (short > 0)
+    return f"{one.candidate} {between(f'{seen[0]:,}', f'{seen[-1]:,}')} ({', and '.join(why)})"
 
 
 def _budget(protocol: Protocol, standings: Sequence[Standing], tau: Mapping[str, float | None]) -> Iterator[str]:

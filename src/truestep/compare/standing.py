@@ -66,7 +66,7 @@ class Standing:
     statuses: Mapping[str, int]
     """Status -> runs that ended with it."""
     failures: tuple[Mapping[str, Any], ...]
-    """Seed, status, detail, hint and best validation quality of each run that did not reach the target."""
+    """Seed, status, detail, hint, best validation quality, attempts and examples seen of each run without the target."""
     estimates: Mapping[str, Estimate | None]
     """Clock -> estimate; None without a run, and for seconds where no time passed."""
     attempts: int
@@ -120,6 +120,7 @@ def standing(candidate: str, records: Sequence[Record], *, protocol: Protocol, t
         failures=tuple(
             {key: record[key] for key in ("seed", "status", "detail", "hint")}
             | {"best": best_quality(record, protocol.direction)}
+            | {key: record["counts"][key] for key in ("attempts", "examples_seen")}
             for record in records
             if record["to_target"] is None
         ),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from truestep.pages.comparison.reading import Comparison
+from truestep.pages.comparison.shortfall import shortfall
 from truestep.pages.look.candidates import Look
 from truestep.pages.words import count, counted, listing, seconds
 
@@ -51,17 +52,25 @@ def verdicts(comparison: Comparison) -> tuple[Verdict, ...]:
         if one["against"] is None:
             continue
         said = (f"{part[:1].upper()}{part[1:]}." for part in one["against"]["text"].split("; "))
-        first, *rest = (*missed(one), *said) if not one["reached"] else (*said, *missed(one))
+        how = (*said, *_unsure(comparison, one))
+        first, *rest = (*missed(one), *how) if not one["reached"] else (*how, *missed(one))
         found.append(
             Verdict(
                 candidate=one["candidate"],
                 look=comparison.drawn[one["candidate"]],
                 tags=tags(one),
                 text=first,
-                sentences=tuple(rest),
+                sentences=(*rest, *shortfall(comparison, one)),
             )
         )
     return tuple(found)
+
+
+def _unsure(comparison: Comparison, one: Mapping[str, Any]) -> tuple[str, ...]:
+    """Beside a verdict on seconds, that the machine was contended: it would be read without the limits further down."""
+    contended = any(note["kind"] == "contended" for note in comparison.summary["notes"])
+    claimed = one["against"]["time"] in ("faster", "slower")
+    return ("The machine was contended, so the seconds are unsure.",) if contended and claimed else ()
 
 
 def missed(one: Mapping[str, Any]) -> tuple[str, ...]:
@@ -75,17 +84,19 @@ def missed(one: Mapping[str, Any]) -> tuple[str, ...]:
     lost = one["runs"] - one["reached"]
     if not lost:
         return ()
-    ends = listing([f"{runs} {_ENDED.get(status, status)}" for status, runs in one["statuses"].items() if status != "reached"])
+    ends = listing([f"{runs} {ENDED.get(status, status)}" for status, runs in one["statuses"].items() if status != "reached"])
     which = f"{lost} of {counted(one['runs'], 'run')} did not reach the target" if one["reached"] else "Never reached the target"
     estimate = one["estimates"]["examples" if one["emulated"] else "seconds"]
     if estimate is None:
         return (f"{which}: {ends}.",)
     words = (lambda value: f"{count(round(value))} examples") if one["emulated"] else seconds
+    budget = ", the whole budget" if one["emulated"] else ""
     restarts = "it would never be there" if estimate["ert"] is None else f"one is there after {words(estimate['ert'])}"
-    return (f"{which}: {ends}.", f"Each is charged {words(estimate['tau'])}; with restarts {restarts}.")
+    return (f"{which}: {ends}.", f"Each is charged {words(estimate['tau'])}{budget}; with restarts {restarts}.")
 
 
-_ENDED = {"budget": "out of budget", "error": "ended by an error"}
+ENDED = {"budget": "out of budget", "error": "ended by an error"}
+"""A status in words, where it does not say itself how a run ended."""
 
 
 def conditions(comparison: Comparison) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from truestep.pages.comparison.headline import tags
+from truestep.pages.comparison.headline import ENDED, tags
 from truestep.pages.comparison.reading import Comparison
 from truestep.pages.look.table import Cell, Table
 from truestep.pages.words import NEITHER, NOT_MEASURED, between, count, percent, ratio_words, seconds, significant
@@ -30,9 +30,17 @@ def results(comparison: Comparison) -> Table:
     caption = (
         "To the target: the restricted mean, that is the mean of min(T, budget) with T infinite for a run that never "
         "reached it; below it the 95 % interval, the expected time with restarts, and the median. Speedup: what "
-        f"{comparison.baseline} took divided by what the candidate took, the geometric mean over the seeds; above 1 is less."
+        f"{comparison.baseline} took divided by what the candidate took, the geometric mean over the seeds; above 1 is less. "
+        f"Final {comparison.protocol['quality']}: {_final(comparison.protocol)} Below it the examples applied, a run's mean."
     )
     return Table(caption=caption, columns=columns, rows=tuple(map(_row, comparison.summary["candidates"])))
+
+
+def _final(protocol: Mapping[str, Any]) -> str:
+    """Of which weights the final quality is."""
+    if protocol["stop_at_target"]:
+        return "that of the weights at the target or, without it, at the end of the run: trainings of unequal length."
+    return "that of the weights at the end of the run, which goes on after the target."
 
 
 def _row(one: Standing) -> tuple[Cell, ...]:
@@ -53,7 +61,11 @@ def reach_cell(one: Standing) -> Cell:
     if one["reach"] is None:
         return Cell(words="not run")
     low, high = one["reach"]["low"], one["reach"]["high"]
-    failures = [Cell(words=f"{runs} {status}", value=runs) for status, runs in one["statuses"].items() if status != "reached"]
+    failures = [
+        Cell(words=f"{runs} {ENDED.get(status, status)}", value=runs)
+        for status, runs in one["statuses"].items()
+        if status != "reached"
+    ]
     rate = Cell(words=f"rate {between(percent(low), percent(high))}")
     return Cell(words=f"{one['reached']} of {one['runs']}", value=one["reached"], below=(*failures, rate))
 
@@ -104,12 +116,14 @@ def _times(ratio: Mapping[str, Any]) -> Cell:
 
 
 def quality_cell(one: Standing) -> Cell:
-    """The mean final quality on the test split, with its interval."""
+    """The mean final quality on the test split, with its interval and what it took: a mean over the runs too."""
     if one["quality"] is None:
         return Cell(words=NOT_MEASURED)
     below = [_between(one["quality_interval"], lambda value: significant(value, 4))]
     if one["quality_runs"] < one["runs"]:
         below.append(Cell(words=f"over {one['quality_runs']} of {one['runs']} runs", value=one["quality_runs"]))
+    else:
+        below.append(Cell(words=f"after {count(round(one['examples_applied'] / one['runs']))} examples"))
     return Cell(words=significant(one["quality"], 4), value=one["quality"], below=tuple(below))
 
 
