@@ -136,6 +136,14 @@ RIGHT = {
     "a coefficient of 1/4 that is not that of four microbatches": """
         train(lambda K: 0.25 * mse(0, x()) / K, 4)
     """,
+    "coefficients of 1/4 from a name, an option and a tensor, which the text does not always tell": """
+        import argparse, json
+        ALPHA, options = 0.25, argparse.ArgumentParser()
+        options.add_argument("--alpha", type=float, default=0.25)
+        alpha, read = options.parse_args([]).alpha, json.loads('{"alpha": 0.25}')["alpha"]
+        for each in (ALPHA, alpha, read, torch.tensor([0.25, 0.75])[0]):
+            train(lambda K: each * mse(0, x()) / K, 4)
+    """,
     "a coefficient and the microbatches in one number": """
         train(lambda K: mse(0, x()) * (0.5 / K), 4)
         train(lambda K: mse(0, x()) * (3 / K), 4)
@@ -236,6 +244,13 @@ WRONG = {
     """,
     "an auxiliary term with a small coefficient of which only the other is divided": """
         train(lambda K: ce(x()) / K + 0.01 * mse(1, x()), 4)
+    """,
+    "a product with the inverse, and a division": """
+        train(lambda K: mse(0, x()) * (1 / K) / K, 4)
+    """,
+    "a named coefficient, and nothing divides": """
+        LAMBDA = 0.5
+        train(lambda K: LAMBDA * mse(0, x()), 4)
     """,
     "a coefficient, and nothing divides": """
         train(lambda K: 0.5 * mse(0, x()), 4)

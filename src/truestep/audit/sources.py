@@ -98,10 +98,10 @@ class Sources:
                 return isinstance(loop, ast.For) and lists_parts(loop.iter)
         return False
 
-    def coefficient(self, site: Site, number: float, tolerance: float = 1e-6) -> bool:
-        """Whether what the statement at `site` works with was multiplied by `number`, which is written somewhere as it is: not
-        computed, as from a number of microbatches."""
-        return self._numbers.multiplied_by(self._arguments(site, None), number, tolerance)
+    def multiplied_by(self, site: Site, number: float, *, quotient: bool) -> bool:
+        """Whether what the statement at `site` works with was multiplied by `number`, as far as the text gives numbers: a
+        quotient, as 1 over a number of microbatches is, or one that is written somewhere as it is, as a coefficient is."""
+        return self._numbers.multiplied_by(self._arguments(site, None), number, quotient=quotient)
 
     def derives_from(self, site: Site, argument: str | int | None, method: str) -> bool:
         """Whether an argument of the call at `site` was computed from `.method`, a call or an attribute.

@@ -6,7 +6,7 @@ import ast
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from truestep.audit.reading.flow import Flow, Item, returned
@@ -15,6 +15,8 @@ from truestep.audit.reading.text import FUNCTIONS
 
 DEEP = 24
 """How many names and operations are followed below one another."""
+NEAR = 1e-6
+"""Relative difference of two numbers that are the same."""
 MANY = 16
 """How many values one expression may have before it counts as unknown."""
 
@@ -66,21 +68,25 @@ class Numbers:
             for value in self.values(factor.item)
         )
 
-    def multiplied_by(self, items: Sequence[Item], number: float, tolerance: float) -> bool:
-        """Whether anything that has a part in `items` is a product with `number`, which stands somewhere as it is."""
+    def multiplied_by(self, items: Sequence[Item], number: float, *, quotient: bool) -> bool:
+        """Whether anything that has a part in `items` is a product with `number`, a quotient or one that is written as it is."""
+        made = self._divided if quotient else self._written
         for item in self._flow.origins(items):
             node = item.node
             if isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.Mult):
                 sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.value,)
-                if any(self._written(item.to(side), number, tolerance) for side in sides):
+                given = (item.to(side) for side in sides)
+                if any(_near(self.values(each), number) and made(each, number) for each in given):
                     return True
         return False
 
-    def _written(self, item: Item, number: float, tolerance: float) -> bool:
-        if not any(math.isclose(value, number, rel_tol=tolerance) for value in self.values(item)):
-            return False
+    def _written(self, item: Item, number: float) -> bool:
         constants = (each.node.value for each in self._flow.origins([item]) if isinstance(each.node, ast.Constant))
-        return any(math.isclose(value, number, rel_tol=tolerance) for each in constants for value in _number(each))
+        return any(_near(_number(each), number) for each in constants)
+
+    def _divided(self, item: Item, number: float) -> bool:
+        nodes = (each.node for each in self._flow.origins([item]))
+        return any(isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div) for each in nodes)
 
     def factors(self, item: Item, *, divides: bool = False, multiplied: bool = False, depth: int = 0) -> Iterator[Factor]:
         """What `item` is a product of, followed through names; products within it are given whole and in parts."""
@@ -186,6 +192,10 @@ def _results(item: Item) -> list[Item]:
     if isinstance(item.node, FUNCTIONS):
         return [item.to(each) for each in returned(item.node)]
     return [item.to(item.node.body)] if isinstance(item.node, ast.Lambda) else []
+
+
+def _near(values: Iterable[float], number: float) -> bool:
+    return any(math.isclose(value, number, rel_tol=NEAR) for value in values)
 
 
 def _number(value: object) -> Iterator[float]:

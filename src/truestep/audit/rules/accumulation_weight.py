@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from truestep.audit.beside import companion, lines
 from truestep.audit.events import Backward, Share
@@ -42,7 +43,8 @@ def _judged(story: Story, each: Weighed) -> Iterator[Finding]:
     if close(total, 1 / number, 0.01) and each.divided_by(number) and each.rescaled == 1.0:
         if _of_the_loss(story, each):
             return
-        yield _found(first.divided, words + f": the loss was divided by {number} twice", number, error=True)
+        told = _found(first.divided, words + f": the loss was divided by {number} twice", number, error=True)
+        yield told if _by_the_number(story, each) else replace(told, severity="note")
         earlier = [divisor.site for divisor in first.divisors if divisor.site is not None and divisor.site != first.divided]
         yield from companion(first.divided, earlier[-1] if earlier else None, "here it is divided the other time")
     elif close(total, number, 0.01) and each.even and not each.divided_by(number):
@@ -119,10 +121,15 @@ def _of_the_loss(story: Story, each: Weighed) -> bool:
     return _coefficient(story, each.backwards[-1], each.shares[-1])
 
 
-def _coefficient(story: Story, backward: Backward, share: Share) -> bool:
-    """A term was multiplied by a number that the script has in its text, and so did not make of the window's."""
+def _by_the_number(story: Story, each: Weighed) -> bool:
+    """The loss was only divided, or multiplied by what the script made by a division: no coefficient has a part in it."""
+    return not each.shares[-1].multiplied or _coefficient(story, each.backwards[-1], each.shares[-1], quotient=True)
+
+
+def _coefficient(story: Story, backward: Backward, share: Share, *, quotient: bool = False) -> bool:
+    """A term was multiplied by a number that the script has in its text, and so did not make of the window's; or did."""
     sites = {site for site in (backward.site, backward.computed, backward.divided) if site is not None and share.multiplied}
-    return any(story.sources.coefficient(site, 1 / divisor) for site in sites for divisor in share.divisors)
+    return any(story.sources.multiplied_by(site, 1 / divisor, quotient=quotient) for site in sites for divisor in share.divisors)
 
 
 def _meant(story: Story, each: Weighed) -> bool:
@@ -146,7 +153,7 @@ def _divided_later(story: Story, each: Weighed) -> Iterator[Finding]:
             f"the gradient was divided by the {each.number} microbatches of the window, by which each loss had been"
             " divided already"
         )
-        severity: Severity = "note" if each.number == AMBIGUOUS else "error"
+        severity: Severity = "note" if each.number == AMBIGUOUS or not _by_the_number(story, each) else "error"
         yield found(site, words, severity=severity, evidence=gradients_of([each.window]), fix="divide once, here or at the loss")
         yield from companion(site, each.backwards[-1].divided, "here each loss had been divided already")
 
