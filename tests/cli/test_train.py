@@ -480,7 +480,7 @@ class Breaks(Logistic):
 
     def loss(self, model, microbatch):
         Breaks.calls += 1
-        if Breaks.calls == 7 and not Path("mended").exists():
+        if Breaks.calls % 7 == 0 and not Path("mended").exists():
             raise ValueError("once")
         return super().loss(model, microbatch)
 """
@@ -516,3 +516,25 @@ def test_a_folder_that_does_not_say_what_its_run_was_is_told(capsys):
     Path("here/settings.json").write_text('{"schema": 1, "candidate": "fp32"}')
     assert main(["train", "--resume", "here"]) == 3
     assert "here does not say the 'task' of its run" in capsys.readouterr().err
+
+
+def test_what_may_change_stays_as_it_was_said_last():
+    Path("breaks.py").write_text(BREAKS)
+    line = ["train", "breaks.py:Breaks", "--budget-attempts", "12", "--device", "cpu", "--checkpoint-every", "2", "--out", "here"]
+    assert main([*line, "--keep-last", "1"]) == 3
+    assert main(["train", "here", "--resume", "--keep-last", "4"]) == 3, "it breaks where it broke"
+    Path("mended").write_text("")
+    assert main(["train", "here", "--resume"]) == 0
+    assert json.loads(Path("here/settings.json").read_text())["free"]["keep_last"] == 4
+    assert len(list(Path("here/checkpoints").glob("*.ckpt"))) >= 4
+
+
+def test_a_folder_whose_tasks_file_is_elsewhere_says_where_to_go_on(capsys, monkeypatch):
+    Path("aimless.py").write_text(AIMLESS)
+    assert main(["train", "aimless.py:Aimless", "--budget-attempts", "1", "--device", "cpu", "--out", "here"]) == 0
+    Path("there").mkdir()
+    monkeypatch.chdir("there")
+    assert main(["train", "../here", "--resume"]) == 2
+    assert (
+        "there is no file aimless.py here\nhint: go on with it from the folder in which it was begun" in capsys.readouterr().err
+    )

@@ -41,7 +41,7 @@ def filled(command: C) -> C:
     """The command with every option that was not said as the run in its folder has it.
 
     Raises:
-        UsageError: a run's folder that is not to be gone on with, or an --out beside it.
+        UsageError: a run's folder that is not to be gone on with, an --out beside it, or a task's file that is not here.
         RecordError: the folder's settings cannot be read.
     """
     folder = _folder(command)
@@ -85,5 +85,9 @@ def _options_in(folder: Path) -> dict[str, Any]:
     except KeyError as error:
         hint = "give the task and its options anew, with --out"
         raise RecordError(f"{folder} does not say the {error} of its run", hint=hint, path=str(folder)) from None
+    file = asked["task"].rpartition(":")[0]
+    if file.endswith(".py") and not Path(file).is_file():
+        hint = "go on with it from the folder in which it was begun"
+        raise UsageError(f"{folder} is a run of {asked['task']}, and there is no file {file} here", hint=hint)
     free = asked.get("free", {})
     return {"out": str(folder), **said, **free, "sink": tuple(free.get("sink", ()))}

@@ -59,7 +59,10 @@ class RunFolder:
             if there is None:
                 _demand_free(path)
             begun = there is not None and _has_begun(path)
-            if not begun:
+            if begun:
+                _demand_same(path, there, asked)
+                _demand_resumed(path, resume=resume)
+            if there != asked:  # what may change is as it was said last
                 atomic.write(path / SETTINGS, (json.dumps(asked, indent=2, allow_nan=False) + "\n").encode())
         except BlockingIOError as error:
             hint = "wait for it to end, or give another --out"
@@ -67,11 +70,6 @@ class RunFolder:
         except OSError as error:
             hint = "give a folder that can be written: --out DIR; nothing was run"
             raise RecordError(f"{path} cannot be written: {error.strerror or error}", hint=hint, path=str(path)) from error
-        if begun:
-            _demand_same(path, there, asked)
-            if not resume:
-                hint = "--resume goes on with it; another --out begins anew"
-                raise RecordError(f"{path} holds this run already", hint=hint, path=str(path))
         whole = path.absolute()  # the task's code may change the working directory
         return RunFolder(path=whole, hold=hold, begun=begun, finished=_finished(path), made=made)
 
@@ -128,6 +126,13 @@ def _demand_free(path: Path) -> None:
         if (path / name).exists():
             hint = "give another --out, or move it away"
             raise RecordError(f"{path} holds a {name} and no {SETTINGS}", hint=hint, path=str(path))
+
+
+def _demand_resumed(path: Path, *, resume: bool) -> None:
+    """RecordError where a run is there that nobody asked to go on with."""
+    if not resume:
+        hint = "--resume goes on with it; another --out begins anew"
+        raise RecordError(f"{path} holds this run already", hint=hint, path=str(path))
 
 
 def _has_begun(path: Path) -> bool:
