@@ -236,28 +236,30 @@ def test_why_the_final_quality_of_a_candidate_without_the_target_looks_harmless_
     there = statistics.median(record["to_target"]["examples"] for record in theirs)
     stood = sorted(max(each["quality"] for each in r["evaluations"] if each["examples"] <= there) for r in mine)  # they rise
     best = max(each["quality"] for record in mine for each in record["evaluations"])
-    where = f"On validation, where fp32 was at accuracy 0.95 (its median, {there:,.0f} examples): "
+    where = f"At {there:,.0f} examples, where fp32 had reached accuracy 0.95 (its median run), its own on validation was "
     assert where + " to ".join(dict.fromkeys(f"{each:.4f}" for each in stood)) in said
-    assert f"best of all evaluations, the last after 19,200 examples: {best:.4f}." in said
+    assert f"the best on validation up to its last evaluation, after 19,200 examples, was {best:.4f}." in said
     length = statistics.fmean(record["counts"]["examples_seen"] for record in theirs)
     unequal = f"those without it have seen 19,200 examples, those of fp32 with it {length:,.0f}, on average."
     validation = statistics.fmean(record["evaluations"][-1]["quality"] for record in theirs)
     test = statistics.fmean(record["test_quality"] for record in theirs)
     splits = f"the weights with which fp32 reached it have {validation:.4f} there and {test:.4f} on the test split"
     assert (unequal in said, splits in said) == (stops, stops)
-    assert said.index("Never reached") < said.index("No claim") < said.index("On validation"), "the verdict comes first"
+    assert said.index("Never reached") < said.index("No claim") < said.index("on validation was"), "the verdict comes first"
 
 
 def test_of_validation_and_unequal_lengths_nothing_is_said_that_no_record_tells(short: tuple[bool, Path]) -> None:
-    _, out = short
+    stops, out = short
     records = made.records_of(out)
     unread = {"evaluations": [], "counts": records[0]["counts"] | {"examples_seen": 64}}  # died at once
     made.write_records(out, [record | unread if record["candidate"] == "fp16" else record for record in records])
     said = parsed(write(out)).all("article")[0].text
-    assert "On validation" not in said
+    assert "its own on validation" not in said
     assert "those without it have seen" not in said
+    assert "Nor can it" not in said, "with nothing before it"
+    assert ("No final accuracy can be held against the target" in said) is stops
     made.write_records(out, [record | {"status": "budget", "to_target": None} for record in records])
-    assert "On validation" not in parsed(write(out)).all("article")[0].text, "nor where the baseline never arrived"
+    assert "its own on validation" not in parsed(write(out)).all("article")[0].text, "nor where the baseline never arrived"
 
 
 def test_a_verdict_on_contended_seconds_says_so_itself(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ def shortfall(comparison: Comparison, one: Mapping[str, Any]) -> tuple[str, ...]
         return ()
     said = [_stood(comparison, missed, baseline)]
     if comparison.protocol["stop_at_target"] and one["quality"] is not None and baseline["quality"] is not None:
-        said += [_lengths(comparison, missed), _splits(comparison)]
+        lengths = _lengths(comparison, missed)
+        said += [lengths, _splits(comparison, "Nor can it" if lengths else f"No final {comparison.protocol['quality']} can")]
     return tuple(words for words in said if words is not None)
 
 
@@ -38,13 +39,13 @@ def _stood(comparison: Comparison, missed: Sequence[Record], baseline: Mapping[s
     best = (max if protocol["direction"] == "higher" else min)(quality for course in courses for _, quality in course)
     at = sorted(before[-1] for course in courses if (before := [quality for seen, quality in course if seen <= there]))
     last = max(seen for course in courses for seen, _ in course)
-    reach = f"best of all evaluations, the last after {count(last)} examples: {significant(best, 4)}"
+    reach = f"the best on validation up to its last evaluation, after {count(last)} examples, was {significant(best, 4)}"
     if not at:
-        return f"On validation, {reach}."
+        return f"{reach[0].upper()}{reach[1:]}."
     stood = between(*(significant(quality, 4) for quality in (at[0], at[-1])))
     return (
-        f"On validation, where {comparison.baseline} was at {protocol['quality']} {protocol['target']:g} (its median, "
-        f"{count(round(there))} examples): {stood}; {reach}."
+        f"At {count(round(there))} examples, where {comparison.baseline} had reached {protocol['quality']} "
+        f"{protocol['target']:g} (its median run), its own on validation was {stood}; {reach}."
     )
 
 
@@ -61,7 +62,7 @@ def _lengths(comparison: Comparison, missed: Sequence[Record]) -> str | None:
     )
 
 
-def _splits(comparison: Comparison) -> str | None:
+def _splits(comparison: Comparison, subject: str) -> str | None:
     """That a quality on one split is none on the other: the same weights of the baseline on both, at the target."""
     both = [
         (course[-1][1], float(record["test_quality"]))
@@ -78,7 +79,7 @@ def _splits(comparison: Comparison) -> str | None:
     if validation == test:
         return None
     return (
-        f"Nor can it be held against the target, which is on validation: the weights with which {comparison.baseline} reached it "
+        f"{subject} be held against the target, which is on validation: the weights with which {comparison.baseline} reached it "
         f"have {validation} there and {test} on the test split, on average."
     )
 
