@@ -15,8 +15,8 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.footprint.models import MODELS, loss, update_of, window_of
 from tests.profile import FULL
-from truestep import LossScale, Policy, Update
-from truestep.errors import RunError, UsageError
+from truestep import LossScale, Policy, Update, windows
+from truestep.errors import RunError, UsageError, WindowError
 from truestep.footprint import Footprint, memory
 
 EXACT = ("weights", "gradients", "accumulators", "masters", "moments", "batch", "buffers")
@@ -215,6 +215,8 @@ def test_a_peak_is_the_sum_of_what_lies_there_and_the_record_is_json() -> None:
 
 def test_what_cannot_be_asked_is_refused() -> None:
     update = update_of("deep", "fp32")
+    with pytest.raises(WindowError, match=r"holds windows\nhint: give one window.*memory\(update, windows\[0\]\)"):
+        memory(update, list(windows(window_of("deep", 2), 1)))
     with pytest.raises(UsageError, match="without a window"):
         memory(update)
     with pytest.raises(UsageError, match="its own policy"):

@@ -217,6 +217,29 @@ def test_recurrences_with_tuples_and_packed_sequences_are_followed(packed):
     assert searched(Recurrent(packed=packed, batch_norm=True), features=(4, 5)).module == "after"
 
 
+def test_a_module_is_not_blamed_for_what_wider_padding_gave_it():
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrence, self.drop, self.head = nn.GRU(5, 6, batch_first=True), nn.Dropout(0.5), nn.Linear(6, 2)
+
+        def forward(self, x):
+            return self.head(self.drop(self.recurrence(x)[0]))
+
+    def padded(sentences):
+        return nn.utils.rnn.pad_sequence(sentences, batch_first=True), torch.tensor([len(each) for each in sentences])
+
+    def loss(model, batch):
+        x, lengths = batch
+        scored = torch.arange(x.shape[1]) < lengths[:, None]
+        return model(x)[scored].square().mean()
+
+    torch.manual_seed(0)
+    short, long = [[torch.randn(length, 5) for _ in range(2)] for length in (3, 5)]
+    found = find(Tagger(), loss, [padded(short), padded(long)], padded(short + long), (6, 10))
+    assert (found.module, found.kind) == (None, "dropout")
+
+
 def test_outputs_without_a_row_for_each_example_are_passed_over():
     class Told(nn.Module):
         def __init__(self):

@@ -63,7 +63,7 @@ class Masters(Narrow):
 
     def told(self, answer: float) -> None:
         """StateError where it does."""
-        if answer and self._looked_at is not None:
+        if answer == 1.0 and self._looked_at is not None:
             raise self._written(self._looked_at[0])
 
     def step(self, gradients: list[Tensor], factor: float, *, draw: int, closure: Closure | None = None) -> None:

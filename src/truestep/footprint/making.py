@@ -12,7 +12,8 @@ from truestep.engine.plan import Measure
 from truestep.engine.policy import POLICIES, Policy
 from truestep.engine.randomness import own_random_state
 from truestep.engine.update import Update
-from truestep.errors import RunError, TruestepError, UsageError
+from truestep.engine.windows import Window
+from truestep.errors import RunError, TruestepError, UsageError, WindowError
 from truestep.footprint.allocator import allocator_of
 from truestep.footprint.attempting import attempted
 from truestep.footprint.facts import Beside
@@ -71,6 +72,9 @@ def of_update(update: Update[Any], window: Sequence[Any] | None, *, measure: boo
     """The footprint of `update(window)`; measured on a copy, so that the update stays as it is."""
     if window is None:
         raise UsageError("an update was given without a window", hint="give a list of microbatches: memory(update, [microbatch])")
+    if any(isinstance(microbatch, Window) for microbatch in window):
+        hint = "give one window, a list of microbatches: memory(update, windows[0])"
+        raise WindowError("the window holds windows", hint=hint)
 
     def copied() -> Update[Any]:
         try:

@@ -93,7 +93,7 @@ def _first(whole: Calls, splits: list[Calls], shares: Sequence[float]) -> Call |
         same = [calls[call.key] for calls in split_calls if call.key in calls]
         if len(same) < len(splits) or agree(call.put_out, [each.put_out for each in same], shares) is not False:
             continue
-        if agree(call.given, [each.given for each in same], shares) is not False:
+        if agree(call.given, [each.given for each in same], shares) is True:
             return call
     return None
 
