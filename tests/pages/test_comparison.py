@@ -198,6 +198,7 @@ def test_a_candidate_that_never_arrived_says_so_first_in_verdict_table_and_runs(
     results = page.one("section", id="results").text
     assert f"{lost} {named}" in results
     assert "restarts: never" in results
+    assert results.count("no interval: none arrived") == 2, "by seconds and by examples"
     ended = [element.text for element in page.all("p", **{"class": "failed"})]
     assert len(ended) == lost
     assert all("before it reached the target." in words for words in ended)

@@ -29,7 +29,8 @@ def results(comparison: Comparison) -> Table:
     )
     caption = (
         "To the target: the restricted mean, that is the mean of min(T, budget) with T infinite for a run that never "
-        "reached it; below it the 95 % interval, the expected time with restarts, and the median. Speedup: what "
+        "reached it; below it the 95 % interval, the expected time with restarts, and the median. Rate: the share of all such "
+        "runs that would reach it, 95 %. Speedup: what "
         f"{comparison.baseline} took divided by what the candidate took, the geometric mean over the seeds; above 1 is less. "
         f"Final {comparison.protocol['quality']}: {_final(comparison.protocol)} Below it the examples applied, a run's mean."
     )
@@ -74,7 +75,8 @@ def estimate_cell(estimate: Mapping[str, Any] | None, words: Words) -> Cell:
     """The restricted mean by one clock; below it interval, expected time with restarts and median."""
     if estimate is None:
         return Cell(words=NOT_MEASURED)
-    below = [_between(estimate["interval"], words)]
+    absent = f"no interval: {'none arrived' if estimate['ert'] is None else 'one run'}"
+    below = [_between(estimate["interval"], words, absent=absent)]
     for name, key, absent in (("restarts", "ert", "never"), ("median", "median", "not reached")):
         value = estimate[key]
         below.append(Cell(words=f"{name}: {absent if value is None else words(value)}", value=value))
@@ -82,8 +84,8 @@ def estimate_cell(estimate: Mapping[str, Any] | None, words: Words) -> Cell:
     return Cell(words=words(mean), value=mean, below=tuple(below))
 
 
-def _between(interval: Mapping[str, float] | None, words: Words) -> Cell:
-    return Cell(words="no interval" if interval is None else between(words(interval["low"]), words(interval["high"])))
+def _between(interval: Mapping[str, float] | None, words: Words, *, absent: str = "no interval") -> Cell:
+    return Cell(words=absent if interval is None else between(words(interval["low"]), words(interval["high"])))
 
 
 def _speedup(one: Standing, clock: str) -> Cell:
