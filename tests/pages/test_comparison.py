@@ -218,10 +218,17 @@ def short(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[bool, Path]:
     stops = request.param
     out = made.comparison(tmp_path, attempts=300, candidates=("fp32", "fp16"), seeds=(0, 1), stop_at_target=stops)
     lost = {"status": "budget", "to_target": None, "test_quality": 0.97}
+    rising = [
+        {"examples": n, "completed": n // 64, "quality": n / 20480, "train_seconds": n / 6400} for n in range(1280, 19201, 1280)
+    ]
     made.write_records(
         out,
         [
-            record | lost if record["candidate"] == "fp16" else ended_at_the_target(record) if stops else record
+            record | lost | {"evaluations": rising}
+            if record["candidate"] == "fp16"
+            else ended_at_the_target(record)
+            if stops
+            else record
             for record in made.records_of(out)
         ],
     )
