@@ -258,18 +258,30 @@ WRONG = {
 }
 
 
-def faults(tmp_path, script):
-    """The rules of the errors and warnings of a script, which has to run through."""
+def findings(tmp_path, script):
+    """Those of a script, which has to run through."""
     file = tmp_path / "train.py"
     file.write_text(HEAD + textwrap.dedent(script))
     seen = examine(file)
     assert (seen.failure, seen.ended) == (None, None)
-    return [(finding.rule, finding.line, finding.message) for finding in seen.findings if finding.severity != "note"]
+    return seen.findings
+
+
+def faults(tmp_path, script):
+    """Its errors and warnings."""
+    return [(each.rule, each.line, each.message) for each in findings(tmp_path, script) if each.severity != "note"]
 
 
 @pytest.mark.parametrize("script", RIGHT.values(), ids=RIGHT)
 def test_a_right_loss_of_several_terms_is_not_blamed(tmp_path, script):
     assert faults(tmp_path, script) == []
+
+
+def test_what_cannot_be_told_of_a_mean_over_examples_is_a_note(tmp_path):
+    (note,) = findings(tmp_path, "train(lambda K: sum(mse(0, each) for each in x(8).split(1)) / 8, 4)")
+    assert (note.rule, note.severity) == ("accumulation-weight", "note")
+    assert "nothing divides by the 4 microbatches" in note.message
+    assert findings(tmp_path, "train(lambda K: sum(mse(0, each) for each in x(8).split(1)) / 8 / K, 4)") == ()
 
 
 @pytest.mark.parametrize("script", WRONG.values(), ids=WRONG)

@@ -28,6 +28,7 @@ class Sources:
         self._files: dict[str, Names | None] = {}
         self.flow = Flow(self.names, self._module)
         self._numbers = Numbers(self.flow, arguments)
+        self._products: dict[tuple[Site, float, bool], bool] = {}
 
     def names(self, path: str) -> Names | None:
         """The file at `path`, with all definitions in it; None where it cannot be read."""
@@ -101,7 +102,10 @@ class Sources:
     def multiplied_by(self, site: Site, number: float, *, quotient: bool) -> bool:
         """Whether what the statement at `site` works with was multiplied by `number`, as far as the text gives numbers: a
         quotient, as 1 over a number of microbatches is, or one that is written somewhere as it is, as a coefficient is."""
-        return self._numbers.multiplied_by(self._arguments(site, None), number, quotient=quotient)
+        asked = site, number, quotient
+        if asked not in self._products:  # the windows of a loop ask alike
+            self._products[asked] = self._numbers.multiplied_by(self._arguments(site, None), number, quotient=quotient)
+        return self._products[asked]
 
     def derives_from(self, site: Site, argument: str | int | None, method: str) -> bool:
         """Whether an argument of the call at `site` was computed from `.method`, a call or an attribute.

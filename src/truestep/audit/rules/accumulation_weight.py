@@ -37,7 +37,10 @@ def check(story: Story) -> Iterator[Finding]:
 def _judged(story: Story, each: Weighed) -> Iterator[Finding]:
     number, total = each.number, each.total
     equal = close(max(share.weight for share in each.shares), min(share.weight for share in each.shares), 0.01)
-    if each.reduced or not (each.even or equal) or each.right_by_some_terms:
+    if each.reduced or not (each.even or equal):
+        return
+    if each.right_by_some_terms:
+        yield from _untold(story, each)
         return
     first, words = each.backwards[-1], _words(each)
     if close(total, 1 / number, 0.01) and each.divided_by(number) and each.rescaled == 1.0:
@@ -70,6 +73,19 @@ def _judged(story: Story, each: Weighed) -> Iterator[Finding]:
         )
         if first.divided is not None:
             yield from companion(first.divided, first.site, "here that loss enters the window")
+
+
+def _untold(story: Story, each: Weighed) -> Iterator[Finding]:
+    """A note where more equal terms than microbatches were divided by their number, which holds that of the microbatches."""
+    share = each.shares[0]
+    if each.number < share.joined and close(each.total * each.rescaled, each.number, 0.01) and not _meant(story, each):
+        yield found(
+            _own_line(story, each.backwards[-1]),
+            f"each of {each.number} microbatches is a sum of {share.joined} equal terms divided by {share.joined}: if that is"
+            f" their mean, nothing divides by the {each.number} microbatches; the graph does not tell",
+            severity="note",
+            fix=f"where it is, divide the loss by the {each.number} microbatches of the window as well",
+        )
 
 
 def _own_line(story: Story, backward: Backward) -> Site | None:
