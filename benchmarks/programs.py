@@ -38,7 +38,6 @@ PROGRAMS = {
     "page": Program(
         title="What the page of a comparison costs",
         file="page.py",
-        quick=("200", "3"),
         judges="opens in 2 s and is below 6 MB",
     ),
 }
