@@ -52,11 +52,7 @@ def edited(file: str, old: str, new: str) -> Edit:
 MUTATIONS: dict[str, Mutation] = {
     "unscale": Mutation(
         does="the gradient keeps the loss scale",
-        edits=(
-            edited(
-                "engine/work.py", "return 1.0 / (self.scale.value * self.shares.divisor())", "return 1.0 / self.shares.divisor()"
-            ),
-        ),
+        edits=(edited("engine/work.py", "return 1.0 / (self.scale.value * self._divisor)", "return 1.0 / self._divisor"),),
     ),
     "division": Mutation(
         does="a loss is not divided by the window's weight, where that is known before its backward",

@@ -63,9 +63,8 @@ def judge(gradients: list[Tensor], unit: float, *, norm: float) -> Verdict:
     where it proves nothing are the elements looked at: an infinite sum of squares may come from finite elements beyond 1.8e19,
     and one near 0 from squares that float32 lost.
     """
-    count = sum(g.numel() for g in gradients)
-    # Squares below FLOAT32_TINY are lost: at most count * FLOAT32_TINY of norm^2, here below 2^-24 of it.
-    if math.isfinite(norm) and norm * norm >= count * FLOAT32_TINY * 2.0**24 and norm * unit <= FLOAT32_MAX:
+    # Squares below FLOAT32_TINY are lost: of 2^40 elements at most 2^40 * FLOAT32_TINY of norm^2, here below 2^-24 of it.
+    if math.isfinite(norm) and norm * norm >= FLOAT32_TINY * 2.0**64 and norm * unit <= FLOAT32_MAX:
         return Verdict(norm=norm * unit)
     largest = torch.stack(torch._foreach_norm(gradients, math.inf)).max().item()
     if not math.isfinite(largest):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -19,18 +18,15 @@ def to_host(numbers: Sequence[float | Tensor]) -> list[float]:
     >>> to_host([2.0, torch.tensor(0.5), torch.tensor([True])])
     [2.0, 0.5, 1.0]
     """
-    values = [number.detach() if isinstance(number, Tensor) else number for number in numbers]
-    fetched = iter(_fetched([value for value in values if _is_far(value)]))
-    return [next(fetched) if _is_far(value) else float(value) for value in values]
-
-
-def _is_far(value: float | Tensor) -> TypeGuard[Tensor]:
-    return isinstance(value, Tensor) and value.device.type == "cuda"
+    far = [number.detach() for number in numbers if isinstance(number, Tensor) and number.device.type == "cuda"]
+    fetched = iter(_fetched(far) if far else ())
+    return [
+        number if isinstance(number, float) else next(fetched) if number.device.type == "cuda" else float(number.item())
+        for number in numbers
+    ]
 
 
 def _fetched(scalars: list[Tensor]) -> list[float]:
-    if not scalars:
-        return []
     device = scalars[0].device
     stacked = torch.stack([scalar.reshape(()).to(device, torch.float64, non_blocking=True) for scalar in scalars])
     host = torch.empty(stacked.shape, dtype=stacked.dtype, pin_memory=True)

@@ -35,9 +35,14 @@ class Recording:
         """These have had their backward."""
         self.losses.extend(losses)
 
+    def waiting(self) -> list[Tensor]:
+        """The losses whose values lie on a device yet: all of them or none."""
+        return [one.value for one in self.losses if isinstance(one.value, Tensor)]
+
     def read(self, values: Sequence[float]) -> None:
-        """The values of all losses, in their order, now as floats."""
-        self.losses = [one._replace(value=value) for one, value in zip(self.losses, values, strict=True)]
+        """Those that waited, in their order, now as floats."""
+        if values:
+            self.losses = [one._replace(value=value) for one, value in zip(self.losses, values, strict=True)]
 
     def forget(self) -> None:
         """The attempt is over: whoever keeps it keeps no tensors. Nothing can be replayed any more."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import is_
 
-from torch import Tensor
 from torch.nn import Parameter
 
 from truestep.errors import StateError
@@ -24,22 +22,18 @@ class Seal:
 
     def renew(self) -> None:
         """What stands there now is the attempt's own."""
-        self._gradients = [p.grad for p in self._params]
-        self._versions = _versions(self._gradients)
+        gradients = [(p, p.grad) for p in self._params]
+        self._left = [(p, gradient, None if gradient is None else gradient._version) for p, gradient in gradients]
 
     def release(self) -> None:
         """Nothing is watched any more, nor kept alive."""
-        self._params, self._gradients, self._versions = [], [], []
+        self._params, self._left = [], []
 
     def demand(self) -> None:
         """StateError where a gradient is not the attempt's own any more."""
-        gradients = [p.grad for p in self._params]
-        if not all(map(is_, gradients, self._gradients)) or _versions(gradients) != self._versions:
-            raise StateError(
-                "a gradient was changed inside the attempt, where it is still scaled and not yet whole",
-                hint="leave clipping to Update(clip=...), zeroing and unscaling to the attempt; add by attempt.backward",
-            )
-
-
-def _versions(gradients: Sequence[Tensor | None]) -> list[int | None]:
-    return [None if gradient is None else gradient._version for gradient in gradients]
+        for p, gradient, version in self._left:
+            if p.grad is not gradient or (gradient is not None and gradient._version != version):
+                raise StateError(
+                    "a gradient was changed inside the attempt, where it is still scaled and not yet whole",
+                    hint="leave clipping to Update(clip=...), zeroing and unscaling to the attempt; add by attempt.backward",
+                )

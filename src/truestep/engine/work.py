@@ -82,6 +82,7 @@ class Work:
         self.examples: int | None = None
         self.tokens: int | None = None
         self._gradients: list[Tensor] = []
+        self._divisor = 1.0
         self._last: Tensor | None = None
         self._penalty_overflow: str | None = None
         """What `grad` found not finite at the loss scale, and finite at a smaller one."""
@@ -99,7 +100,7 @@ class Work:
     @property
     def unit(self) -> float:
         """The one factor from the accumulated gradient to original units: 1 / (loss scale * what the mean still lacks)."""
-        return 1.0 / (self.scale.value * self.shares.divisor())
+        return 1.0 / (self.scale.value * self._divisor)
 
     def add(self, summands: Sequence[Summand], microbatch: Any) -> None:
         """One microbatch: one backward of its loss, every term at its share and the loss scale; none where nothing weighs."""
@@ -157,6 +158,7 @@ class Work:
         self._seal.release()
         self._gradients = self._store.gradients()
         self._reach.judge(len(self._gradients), self._last)
+        self._divisor = self.shares.divisor()
         return judge(self._gradients, self.unit, norm=self._read(block_norm(self._gradients)))
 
     def apply(self, norm: float, *, draw: int) -> None:
@@ -167,7 +169,7 @@ class Work:
         plan, self._norm = self.plan, norm
         factor, self._clipped = plan.clip(self._gradients, norm=norm, unit=self.unit)
         before = [p.detach().clone() for p in self._store.stepped] if plan.track_moves else None
-        closing = closure_of(plan, self._recording, self._params, scale=self.scale.value, divisor=self.shares.divisor())
+        closing = closure_of(plan, self._recording, self._params, scale=self.scale.value, divisor=self._divisor)
         with self._guard.opened(), closing as closure:
             self._store.step(self._gradients, factor, draw=draw, closure=closure)
         self.decided = True
@@ -215,7 +217,7 @@ class Work:
         return Outcome(
             policy=self.plan.policy.name,
             skip=skip,
-            loss=None if loss is None else loss / self.shares.divisor(),
+            loss=None if loss is None else loss / self._divisor,
             lr=tuple(to_host(self.rates)),  # read already, unless there was no gradient to be read with
             grad_norm=self._norm,
             grad_norm_clipped=self._clipped,
@@ -234,7 +236,7 @@ class Work:
 
     def _read(self, norm: Tensor) -> float:
         """The norm as a float and, with the same wait for the device, all else that lies there and is asked of it."""
-        losses, question = [one.value for one in self._recording.losses], self._store.asks()
+        losses, question = self._recording.waiting(), self._store.asks()
         norm_read, *others = to_host([norm, *losses, *self.rates, *([] if question is None else [question])])
         if question is not None:
             self._store.told(others.pop())

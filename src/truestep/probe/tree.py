@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from torch import Tensor
+
 
 def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Everything in `tree` that has a shape, with its path: depth first through mappings, tuples, lists and dataclasses.
@@ -14,7 +16,9 @@ def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     >>> [path for path, leaf in leaves({"input": torch.zeros(2), "more": [torch.ones(3), "text"]})]
     ["['input']", "['more'][0]"]
     """
-    if isinstance(tree, (tuple, list)):  # first: a tuple with names may call one of its parts "shape"
+    if isinstance(tree, Tensor):
+        yield path, tree
+    elif isinstance(tree, (tuple, list)):  # before all else: a tuple with names may call one of its parts "shape"
         for index, branch in enumerate(tree):
             yield from leaves(branch, f"{path}[{index}]")
     elif isinstance(tree, Mapping):
