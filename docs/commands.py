@@ -20,8 +20,8 @@ HEAD = """# Commands
 What each command prints under `--help`. Written by `make reference`; change the commands.
 
 Data go to stdout and talk to stderr. Exit codes: 0 done and nothing that was asked to fail has failed; 1 errors or warnings
-found by `audit`, a failed `verify` or lab, a `--fail-if` that holds or cannot be told; 2 usage; 3 it could not be run; 130 and 143 after Ctrl-C and
-SIGTERM, once state is saved; 141 for a reader that has gone.
+found by `audit`, a failed `verify` or lab, a `--fail-if` that holds or cannot be told; 2 usage; 3 it could not be run;
+130 and 143 after Ctrl-C and SIGTERM, once state is saved; 141 for a reader that has gone.
 """
 
 
