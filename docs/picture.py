@@ -25,7 +25,7 @@ def draw(report: Path) -> None:
         for scheme in ("light", "dark"):
             page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=scheme)
             page.goto(report.resolve().as_uri())
-            page.locator(".drawing[data-drawn]").first.wait_for()
+            page.evaluate("document.fonts.ready")  # the first screen has words alone: figures are drawn as they come near
             file = IMAGES / f"report-{scheme}.png"
             page.screenshot(path=file)
             assert file.stat().st_size < LIMIT_BYTES, f"{file} has {file.stat().st_size} bytes"
