@@ -81,10 +81,11 @@ def block_norm(gradients: list[Tensor]) -> Tensor:
     those that vector units use. One read of the elements, and no wait for the device.
     """
     undivided, norms = [], []
-    for flat in map(_flat, gradients):
-        if flat.numel() <= UNDIVIDED:
-            undivided.append(flat)
+    for gradient in gradients:
+        if gradient.numel() <= UNDIVIDED:
+            undivided.append(gradient if gradient.is_contiguous() else _flat(gradient))
             continue
+        flat = _flat(gradient)
         row = _row(flat.numel())
         rest = flat.numel() % row
         norms.append(torch.linalg.vector_norm(flat[: flat.numel() - rest].view(-1, row), dim=1))

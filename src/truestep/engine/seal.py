@@ -22,16 +22,16 @@ class Seal:
 
     def renew(self) -> None:
         """What stands there now is the attempt's own."""
-        gradients = [(p, p.grad) for p in self._params]
-        self._left = [(p, gradient, None if gradient is None else gradient._version) for p, gradient in gradients]
+        self._gradients = [p.grad for p in self._params]
+        self._versions = [None if gradient is None else gradient._version for gradient in self._gradients]
 
     def release(self) -> None:
         """Nothing is watched any more, nor kept alive."""
-        self._params, self._left = [], []
+        self._params, self._gradients, self._versions = [], [], []
 
     def demand(self) -> None:
         """StateError where a gradient is not the attempt's own any more."""
-        for p, gradient, version in self._left:
+        for p, gradient, version in zip(self._params, self._gradients, self._versions, strict=True):
             if p.grad is not gradient or (gradient is not None and gradient._version != version):
                 raise StateError(
                     "a gradient was changed inside the attempt, where it is still scaled and not yet whole",
