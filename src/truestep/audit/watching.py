@@ -30,7 +30,7 @@ class Findings(list[Finding]):
     def __str__(self) -> str:
         """The report, as `truestep audit` prints it."""
         from truestep.audit.report.extent import judged  # noqa: PLC0415 - only where it is read
-        from truestep.audit.report.text import lines, summary  # noqa: PLC0415
+        from truestep.audit.report.text import lines, summary  # noqa: PLC0415 - only where it is read
 
         unjudged = [f"{each['what']} ({each['why']})" for each in self.coverage.get("not_judged", ())]
         told = [line for finding in self for line in lines(finding)]

@@ -155,8 +155,13 @@ class _Kept:
             p.data = data
             p.copy_(values.back())
         for optimizer, state, groups in self._optimizers:
-            optimizer.state.clear()
-            optimizer.state.update({p: held.back() for p, held in state.items()})
-            for group, kept in zip(optimizer.param_groups, groups, strict=True):
-                group.clear()
-                group.update(kept)
+            put_state(optimizer, {p: held.back() for p, held in state.items()}, groups)
+
+
+def put_state(optimizer: Optimizer, state: dict[Any, Any], groups: list[dict[str, Any]]) -> None:
+    """Make this the optimizer's state, and these the settings of its groups, which stay the same objects."""
+    optimizer.state.clear()
+    optimizer.state.update(state)
+    for group, kept in zip(optimizer.param_groups, groups, strict=True):
+        group.clear()
+        group.update(kept)

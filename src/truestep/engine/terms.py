@@ -115,7 +115,7 @@ def losses_by_microbatch(added: Sequence[Added]) -> tuple[dict[int, float], dict
 
 
 def _by_term(found: Any) -> dict[str | None, Any]:
-    return {None: found} if isinstance(found, (Tensor, float, int)) or not isinstance(found, Mapping) else {**found}
+    return {**found} if isinstance(found, Mapping) else {None: found}
 
 
 def _demand_alike(error: type[UpdateError], left: tuple[str, Terms], right: tuple[str, Terms]) -> None:

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from truestep.engine.parameters import parameters_of
 from truestep.engine.randomness import random_state, set_random_state
+from truestep.engine.stepping import put_state
 from truestep.engine.update import Update
 from truestep.probe.buffers import Buffers
 
@@ -67,7 +68,7 @@ def put_back(model: nn.Module, optimizers: Sequence[Optimizer], *, besides: Sequ
             for weight in weights:
                 _put_weight(*weight)
         for optimizer, (state, groups) in zip(optimizers, states, strict=True):
-            _put_state(optimizer, state, groups)
+            put_state(optimizer, state, groups)
         set_random_state(drawn)
 
 
@@ -84,11 +85,3 @@ def _state_of(optimizer: Optimizer) -> tuple[dict[Any, Any], list[dict[str, Any]
     state = {p: copy.deepcopy(held) for p, held in optimizer.state.items()}
     groups: list[dict[str, Any]] = optimizer.param_groups
     return state, [{key: held if key == "params" else copy.deepcopy(held) for key, held in g.items()} for g in groups]
-
-
-def _put_state(optimizer: Optimizer, state: dict[Any, Any], groups: list[dict[str, Any]]) -> None:
-    optimizer.state.clear()
-    optimizer.state.update(state)
-    for group, kept in zip(optimizer.param_groups, groups, strict=True):
-        group.clear()
-        group.update(kept)

@@ -78,7 +78,8 @@ class Work:
                 hint="call update(window)",
             )
         self.shares = TermShares(plan.loss_is, total)
-        self.rates: Sequence[float | Tensor] = plan.learning_rates()
+        self._rates = plan.learning_rates()
+        self._rates_read: tuple[float, ...] = ()
         self.examples: int | None = None
         self.tokens: int | None = None
         self._gradients: list[Tensor] = []
@@ -152,6 +153,7 @@ class Work:
             )
         if not self._recording.losses:
             if self.shares.weightless:
+                self._rates_read = tuple(to_host(self._rates))
                 return Verdict(norm=None)
             raise StateError("the attempt made no backward", hint="call attempt.backward(loss, weight) for each microbatch")
         self._seal.demand()
@@ -218,7 +220,7 @@ class Work:
             policy=self.plan.policy.name,
             skip=skip,
             loss=None if loss is None else loss / self._divisor,
-            lr=tuple(to_host(self.rates)),  # read already, unless there was no gradient to be read with
+            lr=self._rates_read,
             grad_norm=self._norm,
             grad_norm_clipped=self._clipped,
             loss_scale=self.scale.value,
@@ -237,11 +239,11 @@ class Work:
     def _read(self, norm: Tensor) -> float:
         """The norm as a float and, with the same wait for the device, all else that lies there and is asked of it."""
         losses, question = self._recording.waiting(), self._store.asks()
-        norm_read, *others = to_host([norm, *losses, *self.rates, *([] if question is None else [question])])
+        norm_read, *others = to_host([norm, *losses, *self._rates, *([] if question is None else [question])])
         if question is not None:
             self._store.told(others.pop())
         self._recording.read(others[: len(losses)])
-        self.rates = others[len(losses) :]
+        self._rates_read = tuple(others[len(losses) :])
         return norm_read
 
     def _demand_counts(self, clock: Clock) -> None:
