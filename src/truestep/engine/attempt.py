@@ -11,9 +11,9 @@ from torch import Tensor
 from truestep.engine.outcome import Outcome
 from truestep.engine.terms import Summand
 from truestep.engine.weight_check import WeightChecks
-from truestep.engine.weights import Naming, weight_of
+from truestep.engine.weights import tell_term, weight_of
 from truestep.engine.work import Work
-from truestep.errors import LossError, StateError, WeightError
+from truestep.errors import LossError, StateError, UpdateError, WeightError
 
 
 class Attempt:
@@ -67,15 +67,18 @@ class Attempt:
             StateError: outside the block. LossError: `loss` is no scalar with a graph. WeightError: no weight, or a wrong one.
         """
         self._demand_open()
-        plan = self._work.plan
-        with self._work.adding:
+        work, plan = self._work, self._work.plan
+        try:
             if microbatch is not None:
                 examples = plan.examples_of(microbatch) if examples is None else examples
                 tokens = plan.tokens_of(microbatch) if tokens is None else tokens
                 if weight is None and share is None and plan.loss_is != "share":
                     weight = plan.weight_of(microbatch)
-            self._work.count(examples, tokens)
-            self._work.add(self._summands(loss, weight, share), microbatch)
+            work.count(examples, tokens)
+            work.add(self._summands(loss, weight, share), microbatch)
+        except BaseException:
+            work.lost = True
+            raise
 
     def grad(self, loss: Tensor, inputs: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
         """The gradients of `loss` by `inputs`, in original units and with a graph, for a penalty on them.
@@ -99,9 +102,12 @@ class Attempt:
         else:
             summands = shares.summands(loss, weight_of(weight))
         for summand in summands:
-            with Naming(summand.term):
+            try:
                 demand_scalar(summand.loss)
                 self._weight_check(summand)
+            except UpdateError as error:
+                tell_term(error, summand.term)
+                raise
         return summands
 
     def _demand_open(self) -> None:

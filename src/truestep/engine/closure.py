@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from truestep.engine.backward import backward
 from truestep.engine.gradients import multiply
 from truestep.engine.parameters import trained
 from truestep.engine.plan import Plan
@@ -69,24 +70,27 @@ class WindowClosure:
         share = shares.get(None, 1.0 if shares else 0.0)  # terms come at their shares
         if not share:
             return 0.0
-        torch.autograd.backward(loss.float() * (self._scale * share), inputs=trained(self._params))
+        backward([loss], [self._scale * share], trained(self._params))
         return share * loss.item()
 
 
-@contextmanager
 def closure_of(
     plan: Plan[Any], recording: Recording, params: Sequence[Parameter], *, scale: float, divisor: float
-) -> Iterator[WindowClosure | None]:
+) -> AbstractContextManager[WindowClosure | None]:
     """The closure of an optimizer that evaluates the loss again inside its step; None for any other.
 
     Every evaluation draws from torch's generators what the window's forwards drew, not from Python's and NumPy's, and leaves all
     of them, and the buffers, as those forwards left them.
     """
     if not plan.evaluates_again:
-        yield None
-        return
-    with own_random_state(plan.device):
-        yield WindowClosure(plan, recording, params, scale=scale, divisor=divisor)
+        return nullcontext()
+    return _traceless(WindowClosure(plan, recording, params, scale=scale, divisor=divisor), plan.device)
+
+
+@contextmanager
+def _traceless(closure: WindowClosure, device: torch.device) -> Iterator[WindowClosure]:
+    with own_random_state(device):
+        yield closure
 
 
 def _versions(params: Sequence[Parameter]) -> list[int]:

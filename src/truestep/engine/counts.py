@@ -41,8 +41,7 @@ class Counts:
         if reason is not None:
             name = str(reason)  # a plain word, whatever enumeration it comes from
             by_reason[name] = by_reason.get(name, 0) + 1
-        return replace(
-            self,
+        return Counts(
             attempts=self.attempts + 1,
             completed=self.completed + applied,
             skipped_by_reason=by_reason,
@@ -51,11 +50,12 @@ class Counts:
             examples_applied=self.examples_applied + applied * (examples or 0),
             tokens_seen=_plus(self.tokens_seen, tokens),
             tokens_applied=_plus(self.tokens_applied, None if tokens is None else applied * tokens),
+            ticks=self.ticks,
         )
 
     def ticked(self, ticks: int) -> Counts:
         """The counts once the scheduler has moved on by `ticks`."""
-        return replace(self, ticks=self.ticks + ticks)
+        return replace(self, ticks=self.ticks + ticks) if ticks else self
 
 
 def _plus(total: int | None, more: int | None) -> int | None:

@@ -111,13 +111,14 @@ def exact_norm(gradients: list[Tensor]) -> float:
 
 
 def multiply(gradients: list[Tensor], factor: float) -> None:
-    """Multiply in place, one rounding an element; in several steps where `factor` alone would be subnormal in float32."""
+    """Multiply float32 tensors in place, one rounding an element; in several steps where `factor` is subnormal in float32."""
     if factor == 1.0:
         return
     while factor < FLOAT32_TINY:
-        torch._foreach_mul_(gradients, 2.0**-64)
+        multiply(gradients, 2.0**-64)
         factor *= 2.0**64
-    torch._foreach_mul_(gradients, factor)
+    on_cpu = gradients[0].is_cpu  # where torch would make a tensor of the number for each of them again
+    torch._foreach_mul_(gradients, torch.tensor(factor, dtype=torch.float32) if on_cpu else factor)
 
 
 def clear(params: Sequence[Parameter]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -71,9 +71,10 @@ class Narrow(Store):
         self._sums.watch([leaf for leaf in leaves if leaf.dtype in HALVES])
         return leaves
 
-    def adding(self) -> AbstractContextManager[None]:
+    def backward(self, losses: Sequence[Tensor], factors: Sequence[float], params: Sequence[Parameter]) -> None:
         """Sums in float32 from the second backward on."""
-        return self._sums.adding()
+        with self._sums.adding():
+            super().backward(losses, factors, params)
 
     def clear(self) -> None:
         """Leave no gradient, and no sum of them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from truestep.errors import LossError
@@ -18,10 +20,11 @@ class Reach:
     def __init__(self) -> None:
         self._most = 0
 
-    def look(self, loss: Tensor) -> None:
-        """LossError for a reentrant checkpoint in the graph of `loss`, before the first backward is judged."""
+    def look(self, losses: Sequence[Tensor]) -> None:
+        """LossError for a reentrant checkpoint in the graph of a loss, before the first backward is judged."""
         if not self._most:
-            _demand_open_graph(loss)
+            for loss in losses:
+                _demand_open_graph(loss)
 
     def judge(self, gradients: int, loss: Tensor | None) -> None:
         """LossError for one that hides parameters only now: `gradients` were reached, and `loss` is the window's last."""

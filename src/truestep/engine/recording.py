@@ -26,13 +26,9 @@ class Recording:
         self.microbatches: list[Any] = []
         self.losses: list[Added] = []
 
-    def begin(self, microbatch: Any) -> int:
-        """The index of a microbatch, which the window holds from now on, whether a loss of it has a backward or not."""
+    def add(self, microbatch: Any, losses: Iterable[Added]) -> None:
+        """A microbatch has been added, and of its losses these by a backward, if any."""
         self.microbatches.append(microbatch)
-        return len(self.microbatches) - 1
-
-    def add(self, losses: Iterable[Added]) -> None:
-        """These have had their backward."""
         self.losses.extend(losses)
 
     def waiting(self) -> list[Tensor]:

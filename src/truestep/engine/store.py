@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from truestep.engine.backward import backward
 from truestep.engine.demands import demand_optimizers, demand_parameters
 from truestep.engine.gradients import clear, demand_gradients, elements_of
 from truestep.engine.parameters import names_of, parameters_of
@@ -19,7 +20,7 @@ from truestep.engine.stepping import AllOrNone, Closure, step
 class Store:
     """Float32 weights, each with its gradient on it. Subclasses keep the weights in a narrower format.
 
-    `begin` comes once, and an attempt goes through it in this order: `open`, `adding` around each backward, `gradients`, then
+    `begin` comes once, and an attempt goes through it in this order: `open`, `backward` for each microbatch, `gradients`, then
     `step` or `clear`.
     """
 
@@ -41,20 +42,20 @@ class Store:
         self.all_or_none.demand_whole()
         self.stepped = parameters_of(*self.optimizers)
         trained = [p for p in self.stepped if p.requires_grad]
-        if not trained or any(p.dtype not in self.dtypes for p in trained):
+        if not trained or not {p.dtype for p in trained}.issubset(self.dtypes):
             self._demand()  # they were right when the update was built, and now it says what is not
         self.clear()
         return trained
 
-    def adding(self) -> AbstractContextManager[None]:
-        """The context of one backward, whose gradients add to those before it."""
-        return nullcontext()
+    def backward(self, losses: Sequence[Tensor], factors: Sequence[float], params: Sequence[Parameter]) -> None:
+        """Add to the window's gradient that of each loss times its factor, by `params`."""
+        backward(losses, factors, params)
 
     def gradients(self) -> list[Tensor]:
         """The elements of the window's gradient in float32, as they lie on what the optimizers step; GradientError for none."""
         for p in self.stepped:
-            if p.grad is not None and p.grad.layout is torch.sparse_coo:
-                p.grad = p.grad.coalesce()
+            if (gradient := p.grad) is not None and gradient.layout is torch.sparse_coo:
+                p.grad = gradient.coalesce()
         return demand_gradients(elements_of(map(self.gradient_of, self.stepped)), parameters=len(self.stepped))
 
     def gradient_of(self, p: Parameter) -> Tensor | None:

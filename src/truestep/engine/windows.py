@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
+from torch import Tensor
+
 from truestep.errors import WindowError
 from truestep.probe.tree import leaves
 
@@ -93,6 +95,9 @@ def examples_of(microbatch: Any) -> int:
     >>> examples_of({"input": torch.zeros(8, 3), "label": torch.zeros(8)})
     8
     """
+    first = microbatch[0] if type(microbatch) in (tuple, list) and microbatch else microbatch
+    if isinstance(first, Tensor) and first.dim():  # as nearly every microbatch is
+        return first.shape[0]
     arrays = ((path, array) for path, array in leaves(microbatch) if len(array.shape))
     path, first = next(arrays, ("", None))
     if first is not None:

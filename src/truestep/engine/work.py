@@ -33,23 +33,6 @@ from truestep.probe.buffers import Buffers
 from truestep.probe.finiteness import all_finite
 
 
-class Adding:
-    """Stands around all that it takes to add one loss: an attempt whose block swallows a failure there is not whole.
-
-    A class, and no generator, because every microbatch passes through it.
-    """
-
-    failed = False
-    """Whether a loss that was begun has not been added."""
-
-    def __enter__(self) -> None:
-        """Until it is over, nothing is known."""
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        """An exception passes; a later loss does not make up for the one that it left out."""
-        self.failed = self.failed or kind is not None
-
-
 class Work:
     """The state of one attempt between zero and outcome. Making it zeroes gradients and sets buffers and random state aside.
 
@@ -92,7 +75,8 @@ class Work:
         self._moved: bool | None = None
         self.open, self.decided = True, False
         self.outcome: Outcome | None = None
-        self.adding = Adding()
+        self.lost = False
+        """A backward that was begun has failed: no later one makes up for it."""
         self._params = plan.store.open()
         buffers.keep()
         self._seal = Seal(self._params)
@@ -105,20 +89,18 @@ class Work:
 
     def add(self, summands: Sequence[Summand], microbatch: Any) -> None:
         """One microbatch: one backward of its loss, every term at its share and the loss scale; none where nothing weighs."""
-        index = self._recording.begin(microbatch)
-        if not summands:
-            return
-        on_cpu, scaled, added = self.plan.device.type == "cpu", [], []
+        index, on_cpu = len(self._recording.microbatches), self.plan.device.type == "cpu"
+        losses, added = [], []
         for term, loss, share, _ in summands:
+            losses.append(loss)
             added.append(Added(index, term, share, loss.item() if on_cpu else loss.detach().clone()))
-            self._reach.look(loss)
-            scaled.append(loss.float() * (self.scale.value * share))  # in float16 the scale itself would overflow
-        self._seal.demand()
-        with self._store.adding():
-            torch.autograd.backward(scaled, inputs=trained(self._params))
-        self._seal.renew()
-        self._recording.add(added)
-        self._last = summands[-1].loss
+        if losses:
+            self._reach.look(losses)
+            self._seal.demand()
+            self._store.backward(losses, [self.scale.value * one.share for one in added], trained(self._params))
+            self._seal.renew()
+            self._last = losses[-1]
+        self._recording.add(microbatch, added)
 
     def grad(self, loss: Tensor, inputs: Sequence[Tensor] | Tensor) -> tuple[Tensor, ...]:
         """The gradients of `loss` by `inputs`, in original units; remembers an overflow that a smaller scale cures."""
@@ -146,7 +128,7 @@ class Work:
         """
         self._buffers.learn()
         self._demand_counts(clock)
-        if self.adding.failed:
+        if self.lost:
             raise StateError(
                 "a backward of this attempt failed, and the block went on without it",
                 hint="let the exception leave the block: the attempt is then undone",

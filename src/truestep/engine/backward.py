@@ -1,0 +1,37 @@
+"""The backward of losses at their factors, into given parameters, by the shortest way into torch's engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd import graph
+from torch.nn import Parameter
+from torch.overrides import has_torch_function
+
+_TORCHS = torch.autograd.backward
+_RUN = getattr(graph, "_engine_run_backward", None)
+"""What torch.autograd.backward calls once it has looked at its arguments; absent where torch no longer has it."""
+
+
+def backward(losses: Sequence[Tensor], factors: Sequence[float], params: Sequence[Parameter]) -> None:
+    """Add the gradient of each loss times its factor to `.grad` of `params`, and of nothing else.
+
+    A factor is the seed of its loss's backward, which gives the bits that a product would give, and saves the product and the
+    product's own backward. A loss in a narrower format is widened first: in float16 the factor itself might overflow.
+
+    Looking at the arguments takes torch.autograd.backward 30 microseconds of a small model's backward of 500, and a microsecond
+    for each parameter. Plain tensors pass by it; whoever overrides it, by subclass, mode or patch, is called as ever.
+    """
+    wide = tuple([loss.float() for loss in losses])
+    seeds = tuple([torch.full_like(loss, factor) for loss, factor in zip(wide, factors, strict=True)])
+    inputs = tuple(params)
+    if _RUN is None or not inputs or torch.autograd.backward is not _TORCHS or _is_overridden(wide, inputs):
+        torch.autograd.backward(wide, seeds, inputs=inputs)
+    else:
+        _RUN(wide, seeds, False, False, inputs, allow_unreachable=True, accumulate_grad=True)
+
+
+def _is_overridden(losses: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> bool:
+    return has_torch_function(losses) or has_torch_function(inputs) or torch._C._are_functorch_transforms_active()
