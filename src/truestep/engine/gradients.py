@@ -82,15 +82,16 @@ def block_norm(gradients: list[Tensor]) -> Tensor:
     """
     undivided, norms = [], []
     for gradient in gradients:
-        if gradient.numel() <= UNDIVIDED:
-            undivided.append(gradient if gradient.is_contiguous() else _flat(gradient))
+        count, laid = gradient.numel(), gradient if gradient.is_contiguous() else _flat(gradient)
+        if count <= UNDIVIDED:
+            undivided.append(laid)
             continue
-        flat = _flat(gradient)
-        row = _row(flat.numel())
-        rest = flat.numel() % row
-        norms.append(torch.linalg.vector_norm(flat[: flat.numel() - rest].view(-1, row), dim=1))
-        if rest:
+        row = _row(count)
+        if rest := count % row:
+            flat = laid.view(-1)
             undivided.append(flat[-rest:])
+            laid = flat[:-rest]
+        norms.append(torch.linalg.vector_norm(laid.view(-1, row), dim=1))
     if undivided:
         norms.append(torch.stack(torch._foreach_norm(undivided)))
     total: Tensor = torch.linalg.vector_norm(norms[0] if len(norms) == 1 else torch.cat(norms), dtype=torch.float64)
@@ -137,9 +138,7 @@ def _values(gradient: Tensor) -> Tensor:
 
 
 def _flat(gradient: Tensor) -> Tensor:
-    """The elements as one row in memory order, without a copy where they lie without gaps."""
-    if gradient.is_contiguous():
-        return gradient.view(-1)
+    """The elements of what is not contiguous as one row in memory order, without a copy where they lie without gaps."""
     if torch.ops.aten.is_non_overlapping_and_dense(gradient):
         return gradient.as_strided((gradient.numel(),), (1,))
     return gradient.reshape(-1)
