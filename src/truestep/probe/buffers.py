@@ -98,7 +98,6 @@ class Buffers:
         self._plain: list[tuple[dict[str, Any], list[str]]] = []
         self._values: list[list[Any]] = []
 
-    @torch.no_grad()
     def keep(self) -> None:
         """Copy what may be written next."""
         if sum(map(len, self._contents)) != self._size:
@@ -107,10 +106,10 @@ class Buffers:
         again = not self._is_learned
         renewed = [pair for slot in self._slots.values() if (pair := slot.keep(again=again)) is not None]
         if renewed:
-            torch._foreach_copy_([copy for copy, _ in renewed], [tensor for _, tensor in renewed])
+            with torch.no_grad():
+                torch._foreach_copy_([copy for copy, _ in renewed], [tensor for _, tensor in renewed])
         self._values = [list(map(attributes.get, names)) for attributes, names in self._plain]
 
-    @torch.no_grad()
     def learn(self) -> None:
         """Notice which buffers the forwards since `keep` have written silently; costs something in new modes only."""
         if not self._is_learned:
@@ -119,14 +118,15 @@ class Buffers:
             self._learned.add(self._modes)
             self._size = None
 
-    @torch.no_grad()
     def restore(self) -> None:
         """Undo what was written or created since `keep`."""
         for module in self._modules:
             for name in [name for name in module._buffers if (id(module), name) not in self._slots]:
                 delattr(module, name)
-        for slot in self._slots.values():
-            slot.restore(all_of_it=not self._is_learned)
+        if self._slots:
+            with torch.no_grad():
+                for slot in self._slots.values():
+                    slot.restore(all_of_it=not self._is_learned)
         for (attributes, names), values in zip(self._plain, self._values, strict=True):
             attributes.update((name, value) for name, value in zip(names, values, strict=True) if _is_plain(attributes.get(name)))
 

@@ -101,9 +101,5 @@ class Arrival:
         held = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         names = self._known if all(id(p) in self._known for p in held) else self._names()
         for p in held:
-            self.gradients[names[id(p)]] = _dense(p.grad) if divisor is None else _dense(p.grad) / divisor
-
-
-def _dense(gradient: Tensor) -> Tensor:
-    """A copy, for a step may write into it; elements that are not stored are 0."""
-    return gradient.to_dense() if gradient.layout is not torch.strided else gradient.detach().clone()
+            gradient = p.grad if p.grad.layout is torch.strided else p.grad.to_dense()  # elements that are not stored are 0
+            self.gradients[names[id(p)]] = gradient.clone() if divisor is None else gradient / divisor  # a step may write into it

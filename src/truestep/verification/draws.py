@@ -1,82 +1,114 @@
-"""The random state of one moment, to be returned to: torch's, Python's, and NumPy's where anything was drawn from it since."""
+"""The random state of one moment, to be returned to: torch's; Python's and NumPy's where anything was drawn from it since."""
 
 from __future__ import annotations
 
 import ctypes
 import random
-from dataclasses import dataclass
-from typing import Any
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from truestep.engine.randomness import TorchRandomState
 
-_KEYS = 624
-"""32-bit words of a Mersenne twister, which its place among them follows."""
+_WORDS = 4 * 625
+"""Bytes of a Mersenne twister: 624 words and its place among them, at one end."""
+_END = 64
+"""Bytes of that end which are compared: a draw moves the place, and once it has come round all words are new."""
 
 
-@dataclass(frozen=True)
-class _NumPys:
-    """NumPy's generator at one moment.
+class _Twister(NamedTuple):
+    """A global generator outside of torch, as long as it is a Mersenne twister.
 
-    To read or write its state takes NumPy 30 microseconds, word by word, and a verification would do so three times a window. The
-    memory where it lies tells in one whether anything was drawn.
+    To read or write its state takes Python 10 microseconds and NumPy 30, word by word, and a verification would do so three times
+    a window. The memory where it lies tells at once whether anything was drawn.
     """
 
-    state: Any
-    memory: bytes | None
-    """None where it does not tell: another generator, or half a pair of normal numbers that is kept elsewhere."""
+    read: Callable[[], Any]
+    write: Callable[[Any], None]
+    address: Callable[[], int | None]
+    """Where its words and its place lie at present; None where nobody knows."""
+    told: Callable[[Any], bytes | None]
+    """The same bytes by its state; None where that holds more, such as the other half of a pair of normal numbers."""
+    end: int
+    """Where among these bytes the end with the place begins."""
 
-    @staticmethod
-    def now() -> _NumPys:
-        """The present one."""
-        state: Any = np.random.get_state(legacy=False)
-        memory = _memory()
-        telling = memory is not None and not state["has_gauss"] and memory == _words(state["state"])
-        return _NumPys(state, memory if telling else None)
+
+class _Moment:
+    """One generator at one moment."""
+
+    def __init__(self, twister: _Twister) -> None:
+        self._twister, self._state, self._address = twister, twister.read(), twister.address()
+        self._seen = None if self._address is None else (ctypes.c_char * _END).from_address(self._address + twister.end)
+        if self._address is not None and ctypes.string_at(self._address, _WORDS) != twister.told(self._state):
+            self._seen = None  # it lies there in another way than is thought here
+        self._end = None if self._seen is None else self._seen.raw
 
     @property
     def is_now(self) -> bool:
         """Whether it is known that nothing was drawn since."""
-        return self.memory is not None and self.memory == _memory()
+        if self._seen is None or self._twister.address() != self._address:  # the memory of one that was replaced may be gone
+            return False
+        return self._seen.raw == self._end
+
+    def again(self) -> _Moment:
+        """The present one: this very one where nothing was drawn."""
+        return self if self.is_now else _Moment(self._twister)
+
+    def restore(self) -> None:
+        """Make this the present one."""
+        if not self.is_now:
+            self._twister.write(self._state)
 
 
-@dataclass(frozen=True)
-class Draws:
+class Draws(NamedTuple):
     """The states of the global generators at one moment: torch's of the CPU and one device, Python's, NumPy's."""
 
     torchs: TorchRandomState
-    pythons: Any
-    numpys: _NumPys
+    pythons: _Moment
+    numpys: _Moment
 
     @staticmethod
     def now(device: torch.device) -> Draws:
         """The present ones."""
-        return Draws(TorchRandomState.now(device), random.getstate(), _NumPys.now())
+        return Draws(TorchRandomState.now(device), _Moment(_PYTHONS), _Moment(_NUMPYS))
 
     def again(self) -> Draws:
         """The present ones, where these are an earlier moment's: what has not moved is not read again."""
-        numpys = self.numpys if self.numpys.is_now else _NumPys.now()
-        return Draws(TorchRandomState.now(self.torchs.device), random.getstate(), numpys)
+        return Draws(TorchRandomState.now(self.torchs.device), self.pythons.again(), self.numpys.again())
 
     def restore(self) -> None:
         """Make these the present states."""
-        self.torchs.restore()
-        random.setstate(self.pythons)
-        if not self.numpys.is_now:
-            np.random.set_state(self.numpys.state)
+        for each in self:
+            each.restore()
 
 
-def _memory() -> bytes | None:
-    """Of NumPy's global generator; None for one that is no Mersenne twister."""
+def _pythons_address() -> int | None:
+    """Behind the head of its object, in CPython."""
+    generator = getattr(random.getstate, "__self__", None)
+    known = sys.implementation.name == "cpython" and type(generator) is random.Random
+    return id(generator) + object.__basicsize__ if known else None
+
+
+def _told_by_python(state: Any) -> bytes | None:
+    _, (*words, place), half = state
+    return np.array([place, *words], np.uint32).tobytes() if half is None else None
+
+
+def _numpys_address() -> int | None:
+    """As it says itself, where it is a Mersenne twister."""
     generator = np.random.get_bit_generator()  # type: ignore[attr-defined]  # numpy's stubs lack it
-    if not isinstance(generator, np.random.MT19937):
-        return None
-    return ctypes.string_at(generator.ctypes.state_address, 4 * (_KEYS + 1))
+    return generator.ctypes.state_address if isinstance(generator, np.random.MT19937) else None
 
 
-def _words(twister: Any) -> bytes:
-    """What lies there, by the state that NumPy tells."""
-    found: bytes = np.append(twister["key"], np.uint32(twister["pos"])).tobytes()
-    return found
+def _told_by_numpy(state: Any) -> bytes | None:
+    words, place = state["state"]["key"], state["state"]["pos"]
+    return None if state["has_gauss"] else np.append(words, np.uint32(place)).tobytes()
+
+
+_PYTHONS = _Twister(random.getstate, random.setstate, _pythons_address, _told_by_python, end=0)
+_NUMPYS = _Twister(
+    lambda: np.random.get_state(legacy=False), np.random.set_state, _numpys_address, _told_by_numpy, end=_WORDS - _END
+)

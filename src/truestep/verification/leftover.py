@@ -22,20 +22,20 @@ class Leftover:
 
     def __init__(self, parameters: Mapping[str, Parameter]) -> None:
         self._parameters = parameters
-        self._seen: set[str] = set()
-        self._handles: list[Any] = []
+        self._handles: dict[str, Any] = {}
         self.gradients: dict[str, Tensor] = {}
         """As they were stored: nobody has divided what is left of an attempt that was skipped."""
 
     def __enter__(self) -> Leftover:
         """Hooks on."""
-        held = [(name, p) for name, p in self._parameters.items() if p.grad is not None]  # nothing is left of what holds nothing
-        self._handles = [p.register_hook(self._first(name, p)) for name, p in held]  # type: ignore[no-untyped-call]  # torch's
+        for name, p in self._parameters.items():
+            if p.grad is not None:  # nothing is left of what holds nothing
+                self._handles[name] = p.register_hook(self._first(name, p))  # type: ignore[no-untyped-call]  # torch's
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Hooks off."""
-        for handle in self._handles:
+        for handle in self._handles.values():
             handle.remove()
 
     @property
@@ -63,9 +63,7 @@ class Leftover:
 
     def _first(self, name: str, p: Parameter) -> Callable[[Tensor], None]:
         def first(_gradient: Tensor) -> None:
-            if name in self._seen:
-                return
-            self._seen.add(name)
+            self._handles.pop(name).remove()  # the gradients that follow are added to the window's own
             if p.grad is not None and bool(p.grad.any()):
                 self.gradients[name] = p.grad.detach().to_dense().clone() if p.grad.is_sparse else p.grad.detach().clone()
 
