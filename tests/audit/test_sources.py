@@ -448,3 +448,14 @@ def test_the_text_of_a_guard_is_its_test(script):
     assert Sources().guard_text(one.place()) == "i % 4 == 0"
     assert Sources().guard_text(one.place(), "get_scale") == "scaler.get_scale() >= before"
     assert Sources().guard_text(one.place(), "found_inf") is None
+
+
+def test_statements_beside_one_another_on_a_line_are_read_together(script):
+    one = script("""
+        loss = criterion(out, y); loss = loss * 0.3; (loss / 8).backward(); clip(params, 2.0 * scaler.get_scale())  # here
+        """)
+    sources, site = Sources(), one.site()
+    assert sources.multiplied_by(site, 0.3, quotient=False)
+    assert sources.derives_from(site, 1, "get_scale")
+    assert sources.is_product(site, 1)
+    assert not sources.is_product(site, 0)

@@ -107,6 +107,11 @@ class Sources:
             self._products[asked] = self._numbers.multiplied_by(self._arguments(site, None), number, quotient=quotient)
         return self._products[asked]
 
+    def is_product(self, site: Site, argument: str | int | None) -> bool:
+        """Whether a product has a part in an argument of the call at `site`; None asks of the whole statement."""
+        origins = self.flow.origins(self._arguments(site, argument))
+        return any(isinstance(each.node, (ast.BinOp, ast.AugAssign)) and isinstance(each.node.op, ast.Mult) for each in origins)
+
     def derives_from(self, site: Site, argument: str | int | None, method: str) -> bool:
         """Whether an argument of the call at `site` was computed from `.method`, a call or an attribute.
 
@@ -185,8 +190,7 @@ class Sources:
         if names is None:
             return []
         if argument is None:
-            owner = names.text.at(site.place)
-            nodes = [] if owner is None else [each for each in own(owner) if isinstance(each, ast.expr)]
+            nodes = [each for owner in names.text.all_at(site.place) for each in own(owner) if isinstance(each, ast.expr)]
             return [Item(node=each, names=names, callers=site.callers or None) for each in nodes]
         calls = [Item(node=call, names=names, callers=site.callers or None) for call in names.text.calls(site.place)]
         return [value for call in calls for value in self.flow.argument(call, argument)]

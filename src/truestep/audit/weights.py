@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from truestep.audit.events import Backward, Edited, Share
@@ -23,6 +23,8 @@ class Weighed:
     window: Window
     backwards: tuple[Backward, ...]
     shares: tuple[Share, ...]
+    aside: tuple[float, ...] = ()
+    """Coefficients of the loss that the shares leave out, as what they divide by."""
 
     @property
     def number(self) -> int:
@@ -68,9 +70,20 @@ class Weighed:
         """Whether its gradients were added up over ranks by hand."""
         return any(edit.reduced for edit in self.window.of(Edited))
 
+    def without(self, coefficients: tuple[float, ...]) -> Weighed:
+        """As it would be if the loss had not been multiplied by the inverse of these."""
+        return replace(self, shares=tuple(_without(share, coefficients) for share in self.shares), aside=coefficients)
+
     def divided_by(self, number: float) -> bool:
         """Whether the loss was divided by a number, alone or as a product of several."""
         return holds(self.shares[0], number)
+
+    @property
+    def divisions(self) -> int | None:
+        """How often the loss was divided by the number of microbatches, as its weight tells; None where no whole number fits."""
+        times = round(1 - math.log(self.total, self.number)) if self.total > 0 else -1
+        told = times == 0 or self.divided_by(self.number)
+        return times if times >= 0 and told and close(self.total, self.number ** (1 - times), 0.01) else None
 
     @property
     def right_by_some_terms(self) -> bool:
@@ -109,7 +122,23 @@ def weighed(story: Story, optimizer: int) -> Iterator[Weighed]:
             and len({share.node for share in shares}) == 1
             and all(math.isfinite(each.weight) for each in shares)
         ):
-            yield Weighed(window=window, backwards=used, shares=shares)
+            by_example = tuple(_by_example(share, backward, len(used)) for share, backward in zip(shares, used, strict=True))
+            yield Weighed(window=window, backwards=used, shares=by_example)
+
+
+def _by_example(share: Share, backward: Backward, microbatches: int) -> Share:
+    """A sum that was divided by the examples of its microbatch, as `batchmean` does, as the mean over these that it is."""
+    examples = float(backward.examples or 0)
+    if not share.summed or examples not in share.divisors or examples == microbatches:
+        return share
+    left = list(share.divisors)
+    left.remove(examples)
+    return replace(share, weight=1 / examples / math.prod(left), elements=examples, divisors=tuple(left))
+
+
+def _without(share: Share, coefficients: tuple[float, ...]) -> Share:
+    left = tuple(each for each in share.divisors if each not in coefficients)
+    return replace(share, weight=share.weight * math.prod(share.divisors) / math.prod(left), divisors=left, multiplied=False)
 
 
 def _parts_of_one(story: Story, backwards: tuple[Backward, ...]) -> bool:

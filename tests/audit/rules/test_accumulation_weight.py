@@ -1,5 +1,7 @@
 """Microbatches that do not add up to their mean are named; those that do, or were meant to be a sum, are not errors."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.audit.rules.making import Telling, at, found
@@ -80,6 +82,46 @@ def test_tokens_of_the_window_divided_once_more_are_named():
 
 def test_a_mean_whose_gradient_was_divided_again_is_named_there():
     assert found(RULE, run(*[share(5)] * 5, edits=[(18, 0.2), (18, 0.2)])) == [("error", 18), ("note", 9)] * 2
+
+
+@pytest.mark.parametrize(
+    ("divisors", "edits", "expected"),
+    [
+        ((4, 4, 4), [], [("error", 9)]),
+        ((4, 4), [(18, 0.25)], [("error", 18), ("note", 9)]),
+        ((4,), [(17, 0.25), (18, 0.25)], [("error", 18), ("note", 9)]),
+        ((), [(17, 0.25), (18, 0.25)], [("error", 18), ("note", 17)]),
+        ((), [(18, 0.25)], []),
+        ((4, 4), [(18, 0.37)], [("error", 9)]),
+    ],
+    ids=["in the loss", "and after it", "twice after it", "only after it", "once after it", "and a clip by hand"],
+)
+def test_a_division_too_many_is_named_wherever_they_are(divisors, edits, expected):
+    assert found(RULE, run(*[share(*divisors)] * 4, edits=edits)) == expected * 2
+
+
+def test_a_third_division_by_two_is_no_coefficient():
+    assert found(RULE, run(*[share(2, 2)] * 2, edits=[(18, 0.5)])) == [("error", 18), ("note", 9)] * 2
+
+
+def test_a_sum_over_the_examples_of_a_microbatch_is_their_mean():
+    for divisors, expected in (((8.0,), [("warning", 10)]), ((8.0, 4.0), []), ((8.0, 4.0, 4.0), [("error", 9)])):
+        weight = 1.0
+        for divisor in divisors:
+            weight /= divisor
+        shares = [Share(weight=weight, elements=40.0, node="SumBackward0", divisors=divisors, summed=True)] * 4
+        assert found(RULE, run(*shares, examples=8)) == expected * 2
+
+
+def test_a_coefficient_that_the_text_shows_is_set_aside(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("alpha = 0.3\nloss = (1 - alpha) * task(x)\nloss.backward()\n")
+    for divisors, expected in (((1 / 0.7,), [("warning", 2)]), ((1 / 0.7, 4), []), ((1 / 0.7, 4, 4), [("error", 2)])):
+        own = replace(share(*divisors), multiplied=True)
+        telling = Telling(path=script).tell("OptimizerMade", 3)
+        for _ in range(4):
+            telling.backward(2, share=own, parts=(own,), divided=at(2, path=str(script)))
+        assert found(RULE, telling.step(last=4)) == expected
 
 
 def test_a_clip_by_hand_is_no_division():

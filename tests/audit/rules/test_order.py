@@ -1,7 +1,7 @@
 """The order of an update: each way in which it goes wrong is named at its line, and each right way is passed."""
 
 from tests.audit.rules.making import Telling, found
-from truestep.audit.events import Damage, Judged
+from truestep.audit.events import Damage, Judged, Share
 from truestep.audit.rules import (
     backward_not_scaled,
     clip_before_unscale,
@@ -131,6 +131,26 @@ def test_two_unscalings_after_the_last_backward_are_named_whoever_made_them():
     assert found(unscale_twice.RULE, alone) == []
 
 
+def test_a_division_by_hand_after_unscale_is_named_unless_it_may_be_that_of_the_microbatches():
+    for backwards, expected in ((1, [("error", 14)]), (4, [])):
+        telling = Telling()
+        for _ in range(backwards):
+            telling.backward(scale=4.0)
+        telling.tell("Unscaled", 12, inside=False, scale=4.0).tell("Edited", 14, ratio=0.25).step(last=backwards)
+        assert found(unscale_twice.RULE, telling) == expected
+
+
+def test_a_clip_before_the_division_by_a_scale_of_the_scripts_own_is_named():
+    for divisor, expected in ((1 / 4096, [("error", 13)]), (0.5, [])):  # 2 is a coefficient
+        share = Share(weight=1 / divisor / 8, elements=8.0, node="MseLossBackward0", divisors=(divisor,), multiplied=True)
+        telling = Telling().backward(scale=1.0, carried="none", share=share)
+        telling.tell("Clipped", 13, factor=0.1).tell("Edited", 14, ratio=divisor).step()
+        assert found(clip_before_unscale.RULE, telling) == expected
+        after = Telling().backward(scale=1.0, carried="none", share=share)
+        after.tell("Edited", 12, ratio=divisor).tell("Clipped", 13, factor=0.1).step()
+        assert found(clip_before_unscale.RULE, after) == []
+
+
 def test_what_torch_refuses_is_named_at_the_call():
     text = "unscale_() has already been called on this optimizer since the last update()."
     telling = Telling().backward().tell("Unscaled", 12, inside=False).tell("Unscaled", 14, inside=False)
@@ -176,6 +196,16 @@ def test_clearing_inside_a_window_is_named_where_the_rest_is_too_light_or_all_of
     assert found(zero_grad_placement.RULE, used) == []
     before_step = Telling().backward().tell("Zeroed", 12, dropped=(1,)).step(last=0, dropped=(1,))
     assert found(zero_grad_placement.RULE, before_step)[0] == ("error", 12)
+
+
+def test_gradients_that_all_weights_moved_away_from_are_named_where_another_backward_is_added_to_them():
+    around = Telling().backward(10).backward(12, kept=(0,), elsewhere=(0,)).step(last=2, judged=TURNED)
+    assert found(zero_grad_placement.RULE, around) == [("warning", 12)]
+    assert found(unexplained_gradient.RULE, around) == []
+    places = Telling().backward(10).backward(10, kept=(0,), elsewhere=(0,)).backward(10, kept=(0,), elsewhere=(0,))
+    assert found(zero_grad_placement.RULE, places.step(last=3)) == []  # a sum over several places: accumulation-weight's
+    search = Telling().backward(10).backward(10, kept=(0,), elsewhere=(0,)).backward(10, kept=(0,), elsewhere=(0,))
+    assert found(zero_grad_placement.RULE, search.step(last=3, closure=True)) == [("warning", 10)]
 
 
 def kept(judged, damage=None):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from truestep.audit.trace.shares import read_shares
+from truestep.audit.trace.shares import read_roots, read_shares
 
 LAYER = nn.Linear(4, 3)
 LOGITS = LAYER(torch.ones(6, 4))
@@ -32,6 +32,17 @@ def test_all_terms_are_told_and_the_main_one_first():
     shares, _ = read_shares(loss() / 8 + 0.5 * LOGITS.square().mean(), 1.0)
     assert [each.divisors for each in shares] == [pytest.approx((2.0,)), pytest.approx((8.0,))]
     assert shares[0].node == "MeanBackward0"
+
+
+def test_a_backward_that_begins_with_a_number_multiplies_its_loss_by_it():
+    seed = torch.tensor(0.25)
+    for roots, seeds in (([loss()], seed), ([loss(), LOGITS.square().mean()], [seed, None])):
+        shares, unread = read_roots(roots, seeds, 1.0)
+        assert unread is None
+        assert shares[0].divisors == pytest.approx((4.0,))
+        assert shares[0].weight == pytest.approx(1 / 5 / 4)
+        assert [each.node for each in shares] == ["NllLossBackward0", "MeanBackward0"][: len(roots)]
+    assert read_roots([LOGITS], torch.arange(18.0).reshape(6, 3), 1.0) == ((), "a backward that begins with several numbers")
 
 
 def test_a_graph_without_a_reduction_gives_no_share():

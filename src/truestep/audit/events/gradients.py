@@ -47,6 +47,8 @@ class Backward(Event):
     """The first dimension of the first input of the forward's outermost module."""
     tokens: int | None
     """The number of elements of that input where it holds integers; else None."""
+    elsewhere: tuple[int, ...] = ()
+    """Of those kept, the optimizers all of whose weights had moved since the backward before, which was to look around."""
     zeroed: Site | None = None
     """The last line that cleared gradients since the last backward."""
     parts: tuple[Share, ...] = ()

@@ -81,12 +81,13 @@ class Numbers:
         return False
 
     def _written(self, item: Item, number: float) -> bool:
+        """It is a constant, or made of some by no division, as 1 - 0.3 is."""
         constants = (each.node.value for each in self._flow.origins([item]) if isinstance(each.node, ast.Constant))
-        return any(_near(_number(each), number) for each in constants)
+        return any(_near(_number(each), number) for each in constants) or not self._divided(item, number)
 
     def _divided(self, item: Item, number: float) -> bool:
         nodes = (each.node for each in self._flow.origins([item]))
-        return any(isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div) for each in nodes)
+        return any(isinstance(each, ast.BinOp) and isinstance(each.op, (ast.Div, ast.Pow)) for each in nodes)
 
     def factors(self, item: Item, *, divides: bool = False, multiplied: bool = False, depth: int = 0) -> Iterator[Factor]:
         """What `item` is a product of, followed through names; products within it are given whole and in parts."""

@@ -108,17 +108,21 @@ class Text:
 
     def at(self, place: Place) -> Owner | None:
         """The statement whose own text is on the line; of several, one with a call in the function that is named."""
+        return next(iter(self.all_at(place)), None)
+
+    def all_at(self, place: Place) -> list[Owner]:
+        """Likewise, all that stand beside one another there, with a `;` between them."""
         on = [node for node, (first, last) in self._owners.items() if first <= place.line <= last]
         here = [node for node in on if self._named(node, place)] or on
         calling = [node for node in here if any(isinstance(each, ast.Call) for each in own(node))]
-        return max(calling or here, key=lambda node: len(list(self._up(node))), default=None)
+        deep = {node: len(list(self._up(node))) for node in here}
+        deepest = max((deep[node] for node in calling or here), default=0)
+        beside = [node for node in here if deep[node] == deepest]
+        return sorted(beside, key=lambda node: node not in calling)
 
     def calls(self, place: Place) -> tuple[ast.Call, ...]:
         """The calls on the line, in the function that is named; a call of several lines is on each of them."""
-        owner = self.at(place)
-        if owner is None:
-            return ()
-        calls = [node for node in own(owner) if isinstance(node, ast.Call)]
+        calls = [node for owner in self.all_at(place) for node in own(owner) if isinstance(node, ast.Call)]
         calls = [call for call in calls if self._within(call, place)] or calls
         return tuple([call for call in calls if call.lineno <= place.line <= (call.end_lineno or call.lineno)] or calls)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from truestep.audit.beside import companion, lines
+from truestep.audit.coefficients import by_the_number, has_coefficient, of_the_loss, plain
 from truestep.audit.events import Backward, Share
 from truestep.audit.finding import Finding, Rule, Severity, found
 from truestep.audit.site import Place, Site
@@ -25,11 +27,12 @@ def check(story: Story) -> Iterator[Finding]:
     """Equal microbatches whose weights add up to their number, to its inverse, or to what another number makes of it."""
     for optimizer in story.optimizers:
         windows = list(weighed(story, optimizer))
-        several = [each for each in windows if each.number > 1]
+        several = [plain(story, each) for each in windows if each.number > 1]
         right = any(close(each.total * each.rescaled, 1.0, 0.01) and not list(_in_part(story, each)) for each in several)
         for each in several:
-            yield from _divided_later(story, each)
-            if not right:
+            lines = [site for site, ratios in each.edits.items() if _divides_always(several, site, each.number)]
+            yield from _divided_later(story, each, lines)
+            if not right and not lines:
                 yield from _judged(story, each)
             yield from _in_part(story, each)
 
@@ -42,12 +45,12 @@ def _judged(story: Story, each: Weighed) -> Iterator[Finding]:
     if each.right_by_some_terms:
         yield from _untold(story, each)
         return
-    first, words = each.backwards[-1], _words(each)
-    if close(total, 1 / number, 0.01) and each.divided_by(number) and each.rescaled == 1.0:
-        if _of_the_loss(story, each):
+    first, words, times = each.backwards[-1], _words(each), each.divisions
+    if times is not None and times > 1 and each.rescaled <= 1.0:
+        if times - of_the_loss(story, each) < 2:
             return
-        told = _found(first.divided, words + f": the loss was divided by {number} twice", number, error=True)
-        yield told if _by_the_number(story, each) else replace(told, severity="note")
+        told = _found(first.divided, words + f": the loss was divided by {number} {_often(times)}", number, error=True)
+        yield told if by_the_number(story, each) else replace(told, severity="note")
         earlier = [divisor.site for divisor in first.divisors if divisor.site is not None and divisor.site != first.divided]
         yield from companion(first.divided, earlier[-1] if earlier else None, "here it is divided the other time")
     elif close(total, number, 0.01) and each.even and not each.divided_by(number):
@@ -107,8 +110,9 @@ def _own_line(story: Story, backward: Backward) -> Site | None:
 
 
 def _words(each: Weighed) -> str:
+    own = f" (its coefficient of {1 / math.prod(each.aside):.4g} aside)" if each.aside else ""
     return (
-        f"{each.number} microbatches entered the update with a weight of {each.parts[0]:.4g} each, {each.total:.4g}"
+        f"{each.number} microbatches entered the update with a weight of {each.parts[0]:.4g} each{own}, {each.total:.4g}"
         " together, where 1 is their mean"
     )
 
@@ -129,23 +133,7 @@ def _by_another_number(story: Story, each: Weighed) -> bool:
     share = each.shares[0]
     mean = not share.summed and not share.node.startswith(("Sum", "Dot", "Mm", "Linalg"))
     other = mean and bool(share.divisors) and not each.divided_by(each.number) and each.backwards[0].ranks == 1
-    return other and (not share.multiplied or _of_the_loss(story, each))
-
-
-def _of_the_loss(story: Story, each: Weighed) -> bool:
-    """The loss was multiplied by a coefficient of its own."""
-    return _coefficient(story, each.backwards[-1], each.shares[-1])
-
-
-def _by_the_number(story: Story, each: Weighed) -> bool:
-    """The loss was only divided, or multiplied by what the script made by a division: no coefficient has a part in it."""
-    return not each.shares[-1].multiplied or _coefficient(story, each.backwards[-1], each.shares[-1], quotient=True)
-
-
-def _coefficient(story: Story, backward: Backward, share: Share, *, quotient: bool = False) -> bool:
-    """A term was multiplied by a number that the script has in its text, and so did not make of the window's; or did."""
-    sites = {site for site in (backward.site, backward.computed, backward.divided) if site is not None and share.multiplied}
-    return any(story.sources.multiplied_by(site, 1 / divisor, quotient=quotient) for site in sites for divisor in share.divisors)
+    return other and (not share.multiplied or of_the_loss(story, each))
 
 
 def _meant(story: Story, each: Weighed) -> bool:
@@ -155,38 +143,50 @@ def _meant(story: Story, each: Weighed) -> bool:
     return site is not None and any(story.sources.divided_by(site, argument, each.number) for argument in ("lr", 1))
 
 
-def _divided_later(story: Story, each: Weighed) -> Iterator[Finding]:
-    """A mean over the window, whose gradient was divided by the number of its microbatches once more."""
-    if (
-        close(each.total, 1.0, 0.01)
-        and close(each.rescaled, 1 / each.number)
-        and each.divided_by(each.number)
-        and not each.reduced
-        and not _of_the_loss(story, each)
-    ):
-        site = next((site for site, ratios in each.edits.items() if close(ratios[0], 1 / each.number)), None)
-        words = (
-            f"the gradient was divided by the {each.number} microbatches of the window, by which each loss had been"
-            " divided already"
-        )
-        severity: Severity = "note" if each.number == AMBIGUOUS or not _by_the_number(story, each) else "error"
-        yield found(site, words, severity=severity, evidence=gradients_of([each.window]), fix="divide once, here or at the loss")
-        yield from companion(site, each.backwards[-1].divided, "here each loss had been divided already")
+def _divided_later(story: Story, each: Weighed, lines: list[Site]) -> Iterator[Finding]:
+    """The gradient was divided by the number of microbatches at these lines, and at another of them or in the loss already."""
+    by_loss = each.divisions
+    if not lines or by_loss is None or each.reduced:
+        return
+    times = by_loss + len(lines)
+    if times - of_the_loss(story, each) < 2:
+        return
+    number, site = each.number, lines[-1]
+    before = f"by which each loss had been divided already{'' if by_loss == 1 else ' ' + _often(by_loss)}"
+    words = f"the gradient was divided by the {number} microbatches of the window, " + (before if by_loss else "at several lines")
+    words += f": it is 1/{number ** (times - 1)} of their mean"
+    sure = (number != AMBIGUOUS or times > 2) and by_the_number(story, each)
+    severity: Severity = "error" if sure else "note"
+    yield found(site, words, severity=severity, evidence=gradients_of([each.window]), fix="divide once, here or at the loss")
+    first = each.backwards[-1].divided if by_loss else lines[0]
+    yield from companion(site, first, "here it had been divided already")
 
 
-def _left(story: Story, backward: Backward, number: int) -> Share | None:
-    """A mean that was not divided by a number by which another term of the same loss was."""
-    left = [part for part in backward.parts if not part.summed and not holds_perhaps(part, number)]
-    if not any(holds(part, number) for part in backward.parts):
+def _divides_always(windows: list[Weighed], site: Site, number: int) -> bool:
+    """Whether a line divided the gradients by the number of microbatches in every window of as many, as no clip by hand does."""
+    ratios = [ratio for each in windows if each.number == number for ratio in each.edits.get(site, ())]
+    return all(close(ratio, 1 / number) for ratio in ratios)
+
+
+def _often(times: int) -> str:
+    return {1: "once", 2: "twice"}.get(times, f"{times} times")
+
+
+def _left(story: Story, each: Weighed, backward: Backward) -> Share | None:
+    """A mean that was not divided by the window's number, though another term of the loss was, and is not right as it is."""
+    left = [part for part in backward.parts if not part.summed and not holds_perhaps(part, each.number)]
+    if not any(holds(part, each.number) for part in backward.parts):
         return None
-    return next((part for part in left if not part.multiplied or _coefficient(story, backward, part)), None)
+    right = backward.share if close(each.total, 1.0, 0.01) else None
+    wrong = (part for part in left if part != right)
+    return next((part for part in wrong if not part.multiplied or has_coefficient(story, backward, part)), None)
 
 
 def _in_part(story: Story, each: Weighed) -> Iterator[Finding]:
     """Some terms of every loss were divided by the number of microbatches, others were not, and nothing divided all later."""
-    undivided = [backward for backward in each.backwards if _left(story, backward, each.number) is not None]
+    undivided = [backward for backward in each.backwards if _left(story, each, backward) is not None]
     later = close(each.rescaled, 1 / each.number, 0.01) or _meant(story, each)
-    left = _left(story, each.backwards[-1], each.number)
+    left = _left(story, each, each.backwards[-1])
     if each.number > 1 and len(undivided) == each.number and left is not None and not later:
         yield found(
             undivided[-1].divided or undivided[-1].site,

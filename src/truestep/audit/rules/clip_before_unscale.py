@@ -7,18 +7,38 @@ from collections.abc import Iterator
 from truestep.audit.events import Clipped, Edited
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.story import Story, Window
-from truestep.audit.windows import clips, damage_of, gradients_of, left_by
+from truestep.audit.windows import clips, close, damage_of, gradients_of, left_by, shortened
 
 LIMITS: dict[str, tuple[str | int, ...]] = {"norm": ("max_norm", 1), "value": ("clip_value", 1)}
 """Where the limit stands in a call of torch's clips."""
+
+
+LEAST_SCALE = 8
+"""What a loss is multiplied by from which on it is taken for a scale, and no coefficient."""
 
 
 def check(story: Story) -> Iterator[Finding]:
     """A clip while the gradients carry a scale, unless its limit was made of that scale."""
     for window in story.windows:
         for clip in clips(window):
-            if clip.carried != 1.0 and not _limit_is_scaled(story, clip) and _finite(clip):
-                yield _found(story, window, clip)
+            scale = clip.carried if clip.carried != 1.0 else _own_scale(story, window, clip)
+            if scale is not None and not _limit_is_scaled(story, clip) and _finite(clip):
+                yield _found(story, window, clip, scale)
+
+
+def _own_scale(story: Story, window: Window, clip: Clipped | Edited) -> float | None:
+    """What the script multiplied the loss by, and divided the gradients by after this clip; None where it did not.
+
+    A limit that is a product may hold it.
+    """
+    shares = [backward.share for backward in window.used]
+    scales = [1 / each for share in shares if share is not None for each in share.divisors if each < 1 / LEAST_SCALE]
+    later = [event for event in window.after(clip, Edited) if shortened(event)]
+    own = next((scale for scale in scales for event in later if close((event.ratio or 0.0) * scale, 1.0)), None)
+    if own is None or clip.site is None:
+        return own
+    limits = LIMITS.get(clip.how, ()) if isinstance(clip, Clipped) else (None,)
+    return None if any(story.sources.is_product(clip.site, argument) for argument in limits) else own
 
 
 def _finite(clip: Clipped | Edited) -> bool:
@@ -39,11 +59,11 @@ def _whose(story: Story, window: Window) -> str:
     return f", for the {made.kind} of {made.site}" if made is not None and len(story.optimizers) > 1 else ""
 
 
-def _found(story: Story, window: Window, clip: Clipped | Edited) -> Finding:
+def _found(story: Story, window: Window, clip: Clipped | Edited, scale: float) -> Finding:
     limit = clip.limit if isinstance(clip, Clipped) else None
-    words = f"the clip acted on gradients that still carry the loss scale ({clip.carried:g})"
+    words = f"the clip acted on gradients that still carry the loss scale ({scale:g})"
     if limit is not None:
-        words += f": its limit of {limit:g} is {limit / clip.carried:.3g} in original units"
+        words += f": its limit of {limit:g} is {limit / scale:.3g} in original units"
     left = left_by(clip)
     idle = left == 1.0
     shortened = "it did not bind here" if idle else f"it made the gradients {1 / left:.4g} times shorter"
@@ -53,7 +73,9 @@ def _found(story: Story, window: Window, clip: Clipped | Edited) -> Finding:
         severity="warning" if idle else "error",
         evidence=(shortened, *gradients_of([window])),
         damage=damage_of([window]),
-        fix=f"call scaler.unscale_(optimizer) right before the clip{_whose(story, window)}",
+        fix=f"call scaler.unscale_(optimizer) right before the clip{_whose(story, window)}"
+        if clip.carried != 1.0
+        else "divide the gradients by the scale before the clip",
     )
 
 

@@ -38,8 +38,8 @@ def check(story: Story) -> Iterator[Finding]:
 
 
 def _written(window: Window) -> bool:
-    """The script wrote them itself: what it meant by that is its own affair."""
-    return bool(window.of(Edited))
+    """The script wrote them itself, or did not clear them where zero-grad-placement says it."""
+    return bool(window.of(Edited)) or any(window.optimizer in backward.elsewhere for backward in window.used)
 
 
 RULE = Rule(

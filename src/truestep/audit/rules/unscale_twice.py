@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from truestep.audit.events import Edited, Raised, Stepped, Unscaled
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.story import Story, Window
-from truestep.audit.windows import after_used, close, damage_of, gradients_of, on, unscaled_by_hand, unscales, updates
+from truestep.audit.windows import after_used, close, damage_of, gradients_of, on, shortened, unscaled_by_hand, unscales, updates
 
 
 def check(story: Story) -> Iterator[Finding]:
@@ -25,6 +25,7 @@ def check(story: Story) -> Iterator[Finding]:
     for window in story.windows:
         yield from _by_scaler(story, window)
         yield from _by_hand(story, window)
+        yield from _by_hand_too(window)
 
 
 def _last_backward(window: Window) -> int:
@@ -71,6 +72,23 @@ def _by_hand(story: Story, window: Window) -> Iterator[Finding]:
             evidence=gradients_of([window]),
             damage=damage_of([window]),
             fix="use scaler.unscale_(optimizer), which the step knows of",
+        )
+
+
+def _by_hand_too(window: Window) -> Iterator[Finding]:
+    """The script divided by the scale what its unscale_ had divided already, unless that number is the microbatches'."""
+    first = next((event for event in unscales(window) if event.order > _last_backward(window)), None)
+    if first is None or first.scale in (1.0, len(window.used)):
+        return
+    edits = (each for each in window.after(first, Edited) if shortened(each))
+    again = next((each for each in edits if close((each.ratio or 0.0) * first.scale, 1.0)), None)
+    if again is not None:
+        yield found(
+            again.site,
+            f"the gradients were divided by the loss scale ({first.scale:g}) by hand, and unscale_ had done so at {first.site}",
+            evidence=gradients_of([window]),
+            damage=damage_of([window]),
+            fix="unscale once: what comes after unscale_ sees gradients in original units",
         )
 
 

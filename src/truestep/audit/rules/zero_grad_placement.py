@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from truestep.audit.events import Backward, Raised, Stepped, Zeroed
 from truestep.audit.finding import Finding, Rule, found
@@ -19,6 +20,7 @@ def check(story: Story) -> Iterator[Finding]:
         yield from _cleared(story, window)
         yield from _kept(story, window)
         yield from _anothers(window)
+        yield from _elsewhere(window)
 
 
 def _cleared(story: Story, window: Window) -> Iterator[Finding]:
@@ -79,6 +81,23 @@ def _kept(story: Story, window: Window) -> Iterator[Finding]:
         damage=damage_of([window]) or _small(window),
         fix="call optimizer.zero_grad() after the step",
     )
+
+
+def _elsewhere(window: Window) -> Iterator[Finding]:
+    """A backward added to what one before the weights moved had left, as the first of a sharpness-aware step."""
+    pairs = [pair for pair in pairwise(window.used) if window.optimizer in pair[1].elsewhere]
+    searches = window.step is not None and window.step.closure
+    if len(pairs) == 1 or (pairs and searches):  # a sum over several places, other than a search's, is accumulation-weight's
+        before, backward = pairs[0]
+        yield found(
+            backward.site,
+            f"all weights were moved after the backward at {before.site}, whose gradients were never cleared: this one, made"
+            " elsewhere, was added to them",
+            severity="warning",
+            evidence=gradients_of([window]),
+            damage=damage_of([window]),
+            fix="call zero_grad() between the two: before the backward at the weights that were moved",
+        )
 
 
 def _small(window: Window) -> str | None:

@@ -13,12 +13,16 @@ from torch import Tensor
 
 from truestep.audit.events import Backward, Divisor, GradientTaken, Healed, Share
 from truestep.audit.site import Site
-from truestep.audit.trace.shares import read_shares
+from truestep.audit.trace.shares import read_roots
 from truestep.audit.trace.taints import constant
 from truestep.audit.trace.tracks import Standing, Track, gradients, norm, ranks, standing
 
 if TYPE_CHECKING:
     from truestep.audit.trace.parts import Watcher
+
+
+WHOLE = 0.99
+"""The least weight of a loss that nothing divides."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,7 @@ class Backwards:
         def watched_backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside:
                 return backward(tensors, *args, **kwargs)
-            before = begins(tensors)
+            before = begins(tensors, args[0] if args else kwargs.get("grad_tensors"))
             self._inside += 1
             try:
                 result = backward(tensors, *args, **kwargs)
@@ -93,7 +97,7 @@ class Backwards:
                 self._healed.add(module)
                 self._watcher.recorder.emit(Healed, module=modules.name(module))
 
-    def _begins(self, tensors: Any) -> _Before:
+    def _begins(self, tensors: Any, seeds: Any) -> _Before:
         watcher, recorder, operations = self._watcher, self._watcher.recorder, self._watcher.operations
         operations.pause()
         kept, stood = set(), {}
@@ -109,7 +113,7 @@ class Backwards:
         carried, scaler, scale = ("none", None, 1.0) if root is None else watcher.scalers.behind(*roots)
         watcher.hooks.scale = scale
         looked = root if recorder.judging else None
-        shares, unread = ((), "not looked at") if looked is None else read_shares(looked, scale)
+        shares, unread = ((), "not looked at") if looked is None else read_roots(roots, seeds, scale)
         return _Before(
             judging=recorder.judging,
             kept=kept,
@@ -138,6 +142,8 @@ class Backwards:
         touched = list(first)
         reached = frozenset(first.values()).union(*written.values()) if recorder.judging else None
         held = norm([each for track in touched for each in gradients(track.parameters)]) if recorder.judging else None
+        whole = before.shares and before.shares[0].weight * before.shares[0].elements >= WHOLE  # where a mean over places divides
+        elsewhere = [track for track in touched if whole and track.number in before.kept and track.left_behind()]
         forward = modules.take()
         low = self._watcher.autocasts.take()
         event = recorder.emit(
@@ -149,6 +155,7 @@ class Backwards:
             carried=before.carried,
             touched=tuple(track.number for track in touched),
             kept=tuple(track.number for track in touched if track.number in before.kept),
+            elsewhere=tuple(track.number for track in elsewhere),
             loss=before.loss,
             finite=None if held is None else math.isfinite(held),
             norm=held,
@@ -172,6 +179,8 @@ class Backwards:
             reached=None if reached is None else self._numbers.setdefault(reached, len(self._numbers)),
             zeros=_zeros(touched) if recorder.judging and before.scale == 1.0 and low == "float16" else None,
         )
+        for track in elsewhere:
+            track.expected.clear_right()
         for track in touched:
             self._joins(track, event, before)
             track.fit = held is None or math.isfinite(held) or math.isfinite(norm(gradients(track.parameters)))
@@ -194,7 +203,7 @@ class Backwards:
         if not recorder.judging:
             track.standing = standing(track.parameters, most=1)
         track.backwards.append(event.number)
-        track.weights = norm(track.weights_now()) if recorder.judging else None
+        track.weights = track.weights_now() if recorder.judging else None
         track.sites[event.number] = event.site
         track.stale = False
         if event.carried != "none":

@@ -62,7 +62,7 @@ class Clearings:
             site=self._zeroed_at if self._zeroed else None,
             optimizer=track.number,
             dropped=tuple(track.backwards),
-            weights_moved=None if track.weights is None else norm(track.weights_now()) != track.weights,
+            weights_moved=None if (moved := track.moved()) is None else bool(moved),
         )
         track.dropped += track.backwards
         track.backwards = []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
 
 from truestep.audit.events import Share
+from truestep.audit.trace.taints import constant
 from truestep.probe.denominator import read_loss
 from truestep.probe.term import Reading, Term
 
@@ -19,8 +21,23 @@ LEAST_KEPT = 2.0
 """The inverse of the least part that label smoothing leaves to the label itself."""
 
 
-def read_shares(root: Tensor, scale: float) -> tuple[tuple[Share, ...], str | None]:
-    """The shares of the terms of `root`, its main one first, the loss scale taken out.
+def read_roots(roots: Sequence[Tensor], seeds: Any, scale: float) -> tuple[tuple[Share, ...], str | None]:
+    """The shares of all roots of a backward, each at the number that it begins with: 1 where none is given."""
+    given = [seeds] * len(roots) if seeds is None or isinstance(seeds, Tensor) else list(seeds)
+    shares: tuple[Share, ...] = ()
+    for root, seed in zip(roots, given, strict=False):
+        factor = 1.0 if seed is None else constant(seed)
+        if factor is None:
+            return (), "a backward that begins with several numbers"
+        found, unread = read_shares(root, scale, factor)
+        if unread is not None:
+            return (), unread
+        shares += found
+    return shares, None
+
+
+def read_shares(root: Tensor, scale: float, seed: float = 1.0) -> tuple[tuple[Share, ...], str | None]:
+    """The shares of the terms of `root`, its main one first, the loss scale taken out; its backward begins with `seed`.
 
     None, and why, where the graph does not tell.
     """
@@ -31,7 +48,15 @@ def read_shares(root: Tensor, scale: float) -> tuple[tuple[Share, ...], str | No
     shares = [share for term in reading.terms if (share := _share(term, scale)) is not None]
     others = [share for share in shares if share != main]
     alike = sum(_as_heavy(share, main) for share in shares)
-    return tuple(dict.fromkeys((replace(_smoothed(main, others), alike=alike), *others))), None
+    read = dict.fromkeys((replace(_smoothed(main, others), alike=alike), *others))
+    return tuple(_seeded(share, seed) for share in read), None
+
+
+def _seeded(share: Share, seed: float) -> Share:
+    """As if the loss had been multiplied by the number that its backward begins with."""
+    if seed in (0.0, 1.0):
+        return share
+    return replace(share, weight=share.weight * seed, divisors=(*share.divisors, 1 / seed), multiplied=True)
 
 
 def _smoothed(main: Share, others: list[Share]) -> Share:

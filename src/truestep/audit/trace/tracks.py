@@ -47,8 +47,8 @@ class Track:
     lr: float | None = None
     """The learning rate of the first group, as it was last looked at."""
     attempts: int = 0
-    weights: float | None = None
-    """The norm of the weights when the last backward ended; None where it was not looked."""
+    weights: tuple[Tensor, ...] | None = None
+    """The norm of each weight when the last backward ended; None where it was not looked."""
     seen_shadows: int = 0
     told: set[torch.dtype | str] = field(default_factory=set)
     expected: Expected = field(default_factory=Expected)
@@ -60,9 +60,26 @@ class Track:
         optimizer = self.optimizer()
         return [] if optimizer is None else [each for group in optimizer.param_groups for each in group["params"]]
 
-    def weights_now(self) -> list[Tensor]:
-        """The parameters' values, complex ones as pairs."""
-        return [torch.view_as_real(each.detach()) if each.is_complex() else each.detach() for each in self.parameters]
+    def weights_now(self) -> tuple[Tensor, ...]:
+        """The norm of each parameter, complex ones as pairs; nothing is waited for."""
+        values = [torch.view_as_real(each.detach()) if each.is_complex() else each.detach() for each in self.parameters]
+        return torch._foreach_norm(values, 2, dtype=torch.float32) if values else ()
+
+    def moved(self) -> list[Tensor] | None:
+        """The parameters that were written since the last backward; None where it was not looked."""
+        if self.weights is None:
+            return None
+        pairs = zip(self.parameters, self.weights, self.weights_now(), strict=False)
+        return [each for each, before, now in pairs if bool(before != now)]
+
+    def left_behind(self) -> bool:
+        """Whether all weights were moved away from under the open window's gradients; those whose gradient is zero may stay.
+
+        What attacks a part of the weights, such as the embeddings, may well add what it finds there.
+        """
+        moved = [] if self.stale or not self.backwards else self.moved()
+        known = {id(each) for each in moved or ()}
+        return bool(known) and all(id(each) in known or not each.grad.any() for each in self.parameters if each.grad is not None)
 
     def reset(self) -> None:
         """The next window begins."""
