@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Counts:
 
     def ticked(self, ticks: int) -> Counts:
         """The counts once the scheduler has moved on by `ticks`."""
-        return replace(self, ticks=self.ticks + ticks) if ticks else self
+        return Counts(**vars(self) | {"ticks": self.ticks + ticks}) if ticks else self
 
 
 def _plus(total: int | None, more: int | None) -> int | None:

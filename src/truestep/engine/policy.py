@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -62,8 +63,7 @@ class Policy:
         """
         wanted = "tf32" if self.matmul == "high" else "ieee"
         process = str(torch.backends.fp32_precision)  # type: ignore[attr-defined]  # torch's stubs lack it
-        libraries = [(library, str(library.fp32_precision)) for library in _libraries(device)]
-        changed = [(library, own) for library, own in libraries if _effective(own, process) != wanted]
+        changed = [library for library in _libraries(device.type) if _effective(str(library.fp32_precision), process) != wanted]
         if not changed and torch.is_grad_enabled() and not torch.is_autocast_enabled(device.type):
             return nullcontext()
         return _imposed(changed, wanted, device)
@@ -154,12 +154,13 @@ def _cpu_has(*names: str) -> bool:
     return any(bool(capabilities.get(name)) for name in names)
 
 
-def _libraries(device: torch.device) -> list[Any]:
-    """What computes in float32 on `device`, as torch names the switches."""
+@cache
+def _libraries(device_type: str) -> tuple[Any, ...]:
+    """What computes in float32 on such a device, as torch names the switches; found once, for every attempt looks at them."""
     backends: Any = torch.backends
-    if device.type == "cuda":
-        return [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]
-    return [backends.mkldnn.matmul, backends.mkldnn.conv, backends.mkldnn.rnn]
+    if device_type == "cuda":
+        return backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn
+    return backends.mkldnn.matmul, backends.mkldnn.conv, backends.mkldnn.rnn
 
 
 def _effective(own: str, process: str) -> str:
@@ -179,13 +180,14 @@ def uncached() -> Iterator[None]:
 
 
 @contextmanager
-def _imposed(changed: list[tuple[Any, str]], wanted: str, device: torch.device) -> Iterator[None]:
+def _imposed(changed: list[Any], wanted: str, device: torch.device) -> Iterator[None]:
     """Inside, these libraries compute as `wanted`, and neither an autocast nor a no_grad of the surroundings is in force."""
-    for library, _ in changed:
+    owns = [str(library.fp32_precision) for library in changed]
+    for library in changed:
         library.fp32_precision = wanted
     try:
         with torch.autocast(device.type, enabled=False), torch.enable_grad(), uncached():
             yield
     finally:
-        for library, own in changed:
+        for library, own in zip(changed, owns, strict=True):
             library.fp32_precision = own
