@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, ClassVar
 
 import pytest
@@ -133,6 +134,25 @@ def test_a_backward_that_stands_in_the_place_of_torchs_is_called(ways: list[str]
     backward(losses_of(params, torch.float32), (1.0, 1.0), params)
     assert len(seen) == 1
     assert not ways
+
+
+def test_one_that_stood_there_before_this_was_imported_is_called_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs, seen = torch.autograd.backward, []
+
+    def watched(*args: Any, **kwargs: Any) -> None:
+        seen.append(kwargs)
+        theirs(*args, **kwargs)
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(torch.autograd, "backward", watched)
+            importlib.reload(room)
+            params = parameters()
+            room.backward(losses_of(params, torch.float32), (1.0, 1.0), params)
+    finally:
+        importlib.reload(room)
+    assert len(seen) == 1
+    assert room._RUN is not None
 
 
 def test_inside_a_transform_of_functions_torch_says_what_it_says(ways: list[str]) -> None:

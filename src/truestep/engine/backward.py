@@ -13,6 +13,8 @@ from torch.overrides import has_torch_function
 _TORCHS = torch.autograd.backward
 _RUN = getattr(graph, "_engine_run_backward", None)
 """What torch.autograd.backward calls once it has looked at its arguments; absent where torch no longer has it."""
+if getattr(getattr(_TORCHS, "__code__", None), "co_filename", None) != torch.autograd.__file__:
+    _RUN = None  # somebody stands in its place already, who is to see every backward
 
 
 def backward(losses: Sequence[Tensor], factors: Sequence[float], params: Sequence[Parameter]) -> None:
