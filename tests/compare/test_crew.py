@@ -11,6 +11,7 @@ import pytest
 from truestep import errors
 from truestep.compare import crew, process
 from truestep.compare.code import digest_of
+from truestep.compare.death import AGAIN, may_be_made_again
 from truestep.compare.folder import Folder
 from truestep.compare.kept import read_records
 from truestep.compare.order import Slot
@@ -127,6 +128,22 @@ def test_a_process_that_lingers_after_its_record_is_ended_and_its_run_is_kept(pl
 
 def berth(**changes):
     return crew._Berth(slot=Slot(candidate="fp32", seed=3, position=1), process=Played(None, **changes))
+
+
+@pytest.mark.parametrize(("spent_before", "again"), [(None, True), (0.5, True), (1.5, False)])
+def test_a_dead_run_is_told_to_be_run_again_only_while_all_its_tries_have_left_something_of_the_budget(
+    declare, ran, tmp_path, spent_before, again
+):
+    protocol = declare(budget_seconds=2.0)
+    folder = Folder.opened(tmp_path, protocol, resume=False)
+    if spent_before is not None:
+        folder.append(ran(protocol, "fp32", 3, status="crashed", to_target=None, total_seconds=spent_before))
+    one = berth()
+    folder.log(one.slot).parent.mkdir()
+    folder.log(one.slot).touch()
+    record = crew._record(folder, one)  # of a process that ran for a second
+    assert record["hint"].endswith(AGAIN) is again
+    assert may_be_made_again(record, budget_seconds=2.0) is again
 
 
 @pytest.mark.parametrize(

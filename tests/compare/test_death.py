@@ -4,13 +4,14 @@ import signal
 
 import pytest
 
-from truestep.compare.death import _signal, died, where, with_process
+from truestep.compare.death import AGAIN, _signal, died, where, with_process
 from truestep.compare.order import Slot
 from truestep.compare.process import Ended
 from truestep.engine.counts import Counts
 
 PLACE = {"ledger": None, "device": "cpu", "emulated": False, "environment": {}, "protocol_hash": "0" * 64}
 CLOCKS = {"init": 1.0, "train": 2.0, "eval": 0.5, "checkpoint": 0.0, "waste": 0.0}
+REACHED = {"seconds": 2.0, "attempts": 9, "completed": 9, "examples": 576, "tokens": None}
 LAST = {"clocks": CLOCKS, "to_target": None}
 
 
@@ -32,11 +33,18 @@ FIELDS = {
 """Of a process that crashed in its run, 6 seconds from its warm-up on."""
 
 
-def record(*, attempts=0, at=None, words="", **changes):
+def record(*, attempts=0, at=None, words="", budget_seconds=None, **changes):
     """The record of such a process, with these fields changed."""
-    counts = Counts(attempts=attempts, completed=attempts)
-    slot = Slot(candidate="fp16", seed=3, position=1)
-    return died(Ended(**FIELDS | changes), slot, counts=counts, where=at, words=words, log="logs/a.txt", place=PLACE)
+    return died(
+        Ended(**FIELDS | changes),
+        Slot(candidate="fp16", seed=3, position=1),
+        counts=Counts(attempts=attempts, completed=attempts),
+        where=at,
+        words=words,
+        log="logs/a.txt",
+        budget_seconds=budget_seconds,
+        place=PLACE,
+    )
 
 
 NEVER = {"warmup_seconds": None, "run_seconds": None}
@@ -89,6 +97,18 @@ def test_a_death_is_told_by_what_ended_it_and_when(changes, status, detail):
     assert found["status"] == status
     assert detail in found["detail"]
     assert found["hint"] == "its output is in logs/a.txt; --resume --rerun-failed runs it again, its seconds counting as waste"
+
+
+@pytest.mark.parametrize(
+    ("changes", "again"),
+    [
+        ({"budget_seconds": 6.5}, True),
+        ({"budget_seconds": 6.0}, False),
+        ({"last": LAST | {"to_target": REACHED}}, False),
+    ],
+)
+def test_a_hint_names_a_way_to_run_it_again_only_where_that_would_run_it(changes, again):
+    assert record(**changes)["hint"] == f"its output is in logs/a.txt{AGAIN if again else ''}"
 
 
 def test_last_words_are_cut_at_two_hundred_characters():

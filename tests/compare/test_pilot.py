@@ -31,8 +31,10 @@ def evaluated(*qualities):
 def runs_of(declare, ran):
     """A pilot's protocol and its records, one a quality list; the best quality of each is its last but one or its only."""
 
-    def build(*qualities, direction="higher", **changes):
-        protocol = declare(target=None, stop_at_target=False, candidates=("fp32",), direction=direction)
+    def build(*qualities, direction="higher", budget_seconds=None, **changes):
+        protocol = declare(
+            target=None, stop_at_target=False, candidates=("fp32",), direction=direction, budget_seconds=budget_seconds
+        )
         records = [
             ran(protocol, "fp32", 100 + index, status="budget", evaluations=evaluated(*each), **changes)
             for index, each in enumerate(qualities)
@@ -62,10 +64,15 @@ def test_the_target_is_the_median_of_the_best_qualities_and_easier_by_the_slack(
 
 @pytest.mark.parametrize(
     ("changes", "again"),
-    [({"status": "diverged"}, False), ({"evaluations": evaluated("nan")}, False), ({"status": "crashed"}, True)],
+    [
+        ({"status": "diverged"}, False),
+        ({"evaluations": evaluated("nan")}, False),
+        ({"status": "crashed", "to_target": None}, True),
+        ({"status": "crashed", "to_target": None, "total_seconds": 60.0}, False),
+    ],
 )
 def test_a_pilot_with_a_run_that_failed_sets_no_target(runs_of, changes, again):
-    protocol, records = runs_of([0.5], [0.5], [0.5])
+    protocol, records = runs_of([0.5], [0.5], [0.5], budget_seconds=60.0)
     records[1] |= changes
     with pytest.raises(errors.RunError, match="the pilot's run on seed 101 ended as") as caught:
         found(protocol, records, slack=None)

@@ -90,10 +90,8 @@ def in_processes(task: Task, folder: Folder, slots: Sequence[Slot], hear: Hear) 
 
 
 def _started(folder: Folder, slot: Slot, inbox: queue.SimpleQueue[tuple[Process, float, bytes | None]]) -> Process:
-    protocol, earlier = folder.protocol, folder.record_of(slot)
-    settings = settings_of(protocol, slot.candidate)
-    if earlier is not None and settings.budget_seconds is not None:  # a retried run's clock keeps running
-        settings = replace(settings, budget_seconds=settings.budget_seconds - earlier["total_seconds"])
+    protocol = folder.protocol
+    settings = replace(settings_of(protocol, slot.candidate), budget_seconds=_budget_left(folder, slot))
     folder.set_aside(slot)
     job = Job(
         task=protocol.task,
@@ -112,6 +110,12 @@ def _started(folder: Folder, slot: Slot, inbox: queue.SimpleQueue[tuple[Process,
             hint=f"{counted(len(folder.records), 'finished run')} kept; the same command with --resume goes on once the system "
             "has room, and fewer --jobs with another --out need less of it",
         ) from error
+
+
+def _budget_left(folder: Folder, slot: Slot) -> float | None:
+    """The seconds that a run may still take: a retried run's clock keeps running."""
+    budget, earlier = folder.protocol.budget_seconds, folder.record_of(slot)
+    return budget if budget is None or earlier is None else budget - earlier["total_seconds"]
 
 
 def _listen(inbox: queue.SimpleQueue[tuple[Process, float, bytes | None]], berths: Sequence[_Berth], hear: Hear) -> None:
@@ -193,6 +197,7 @@ def _died(folder: Folder, slot: Slot, ended: Ended) -> Record:
         where=where(said, str(Path(folder.protocol.task.rpartition(":")[0]).resolve())),
         words=said.strip().rpartition("\n")[2],
         log=log.relative_to(folder.path).as_posix(),
+        budget_seconds=_budget_left(folder, slot),
         place=place,
     )
 

@@ -22,7 +22,7 @@ RERUN = ("crashed", "timed out", "out of memory", "error")
 
 
 AGAIN = "; --resume --rerun-failed runs it again, its seconds counting as waste"
-"""What the hint of a run says whose process died, once the run has a record."""
+"""What the hint of a run says whose process died, once the run has a record, and where that can be made again."""
 
 
 def may_be_made_again(record: Record, *, budget_seconds: float | None) -> bool:
@@ -46,6 +46,7 @@ def died(
     where: str | None,
     words: str,
     log: str,
+    budget_seconds: float | None,
     place: Mapping[str, Any],
 ) -> Record:
     """The record of a run whose process left none.
@@ -57,6 +58,7 @@ def died(
         where: where its stack stood, as `where` finds it.
         words: the last line that it wrote.
         log: where all is kept that it wrote.
+        budget_seconds: what was left of the run's budget as its process began; None where none was declared.
         place: device, emulated, environment and protocol_hash of the run, and its ledger.
     """
     last = ended.last or {"clocks": {}, "to_target": None}
@@ -65,13 +67,15 @@ def died(
     clocks = known.plus(Clocks(waste=max(0.0, spent - known.total)))
     when = f"{_when(ended, counts.attempts)}{'' if where is None else f', in {where}'}"
     status, detail, hint = _failed(ended, when=when, words=words)
+    tried = {"status": status, "to_target": last["to_target"], "total_seconds": clocks.total}
+    again = AGAIN if may_be_made_again(tried, budget_seconds=budget_seconds) else ""
     evaluations = tuple(Evaluation(**each | {"quality": decoded(each["quality"])}) for each in ended.evaluations)
     return RunRecord(
         candidate=slot.candidate,
         seed=slot.seed,
         status=status,
         detail=detail,
-        hint=hint or f"its output is in {log}{AGAIN}",
+        hint=hint or f"its output is in {log}{again}",
         counts=counts,
         clocks=clocks,
         total_seconds=clocks.total,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from truestep.compare.death import RERUN
+from truestep.compare.death import may_be_made_again
 from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Record, best_quality
 from truestep.errors import ProtocolError, RunError
@@ -61,9 +61,10 @@ def found(protocol: Protocol, records: Sequence[Record], *, slack: float | None)
     for record in sorted(records, key=lambda record: int(record["seed"])):
         quality = best_quality(record, protocol.direction)
         if record["status"] not in ("reached", "budget") or quality is None:
+            again = may_be_made_again(record, budget_seconds=protocol.budget_seconds)
             raise RunError(
                 f"the pilot's run on seed {record['seed']} ended as {record['status']}: {record['detail'] or 'no quality'}",
-                hint=("--resume --rerun-failed runs it again; or " if record["status"] in RERUN else "")
+                hint=("--resume --rerun-failed runs it again; or " if again else "")
                 + "mend the task and give another --out, or declare a target yourself with --target",
                 seed=record["seed"],
             )
