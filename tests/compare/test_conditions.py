@@ -235,8 +235,8 @@ def test_a_text_carries_its_numbers(declare, raced):
     assert texts == [
         "final quality inferior: mean loss 0.05, below 0.05 at 95 %, margin 0.01, pairs 6",
         "1.2x the baseline's time",
-        "30 of 630 attempts skipped (4.762%)",
-        "30 of 750 attempts skipped (4.000%)",
+        "30 of 630 attempts skipped (4.762\u00a0%)",
+        "30 of 750 attempts skipped (4\u00a0%)",
         "6 of 6 runs reached the target",
         "6 of 6 runs reached the target",
     ]

@@ -3,6 +3,7 @@
 import pytest
 
 from truestep.compare import summarize, table
+from truestep.pages.words import percent
 from truestep.run.faults import FAULTS
 from truestep.stats.coverage import shortfalls
 
@@ -16,8 +17,8 @@ def test_intervals_that_cover_less_than_they_claim_are_named_with_what_they_cove
     base = [10, 11, 12, 13, 14]
     (text,) = said(summarize(protocol, raced(protocol, fp32=base, fp16=[9, 10, 11, None, None])), "coverage")
     rare, seen = dict(shortfalls(runs=5, failing=0.1)), dict(shortfalls(runs=5, failing=0.4))
-    assert f"at 5 runs, if one in ten fails, that of the restricted mean in {rare['restricted mean']:.0%}" in text
-    assert f"if 2 in 5 fail, as of fp16, that of the restricted mean in {seen['restricted mean']:.0%}" in text
+    assert f"at 5 runs, if one in ten fails, that of the restricted mean in {percent(rare['restricted mean'], 2)}" in text
+    assert f"if 2 in 5 fail, as of fp16, that of the restricted mean in {percent(seen['restricted mean'], 2)}" in text
     assert rare["restricted mean"] < 0.7
 
 

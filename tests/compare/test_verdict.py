@@ -391,7 +391,7 @@ def test_a_contended_run_is_flagged_with_its_share(declare, ran):
     busy["cpu_seconds"] = 0.61 * 2 * busy["total_seconds"]
     (note,) = [note for note in summarize(protocol, [ran(protocol, "fp32", 3), busy]).notes if note.kind == "contended"]
     assert "fp16" in note.text
-    assert "61%" in note.text
+    assert "61\u00a0%" in note.text
     quiet = summarize(protocol, [ran(protocol, "fp32", 3), ran(protocol, "fp16", 3)])
     assert not [note for note in quiet.notes if note.kind == "contended"]
 
@@ -433,7 +433,7 @@ def test_resolution_is_stated_in_examples_updates_and_as_a_share(declare, ran):
     protocol = declare(seeds=(3,))
     records = [ran(protocol, "fp32", 3, examples=6400)]
     (note,) = [note for note in summarize(protocol, records).notes if note.kind == "resolution"]
-    assert "every 320 examples (5 updates), 5.0% of what fp32 takes" in note.text
+    assert "every 320 examples (5 updates), 5\u00a0% of what fp32 takes" in note.text
 
 
 def test_speedup_interval_is_students_on_the_paired_logarithms(declare, raced):

@@ -39,13 +39,13 @@ def test_a_candidate_that_reached(table):
     assert to_target == {
         "candidate": "fp16",
         "reached": "6/6",
-        "rate, 95 %": "54% to 100%",
+        "rate, 95 %": "54\u00a0% to 100\u00a0%",
         "restricted mean, 95 %": "6.25 s (5.27 to 7.23)",
         "ERT": "6.25 s",
         "median": "6.25 s",
         "updates": "62.5",
     }
-    assert on_the_way["skipped"] == "30 (7.41%)"
+    assert on_the_way["skipped"] == "30 (7.41\u00a0%)"
     assert on_the_way["examples/s applied"] == "640"
     assert on_the_way["quality on test, 95 %"] == "0.9 (0.9)"
     assert against[1:3] == ["2.00x (2.00)", "0.0312"]

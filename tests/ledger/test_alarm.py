@@ -66,7 +66,7 @@ def test_it_tells_reasons_by_count_the_last_place_and_diagnosis(make_attempts: A
     )
     assert list(alert.skipped_by_reason) == ["backward overflow", "non-finite input"]
     assert str(alert) == (
-        "3 of the last 4 attempts were skipped (75.0%, limit 20.0%): 2 backward overflow, 1 non-finite input. "
+        "3 of the last 4 attempts were skipped (75 %, limit 20 %): 2 backward overflow, 1 non-finite input. "
         "The last, attempt 4, at layers.3.weight: inf in 3 of 4. The loss scale stands at 8."
     )
     assert "attempt 4: inf" in str(replace(alert, place=None))

@@ -28,14 +28,14 @@ def test_the_throughput_and_the_skip_rate_share_a_line(
     assert "tokens      40 seen, 30 applied" in lines
     assert "ticks       3 of the scheduler" in lines
     assert "loss scale  2 to 16" in lines
-    assert "throughput  12 examples/s applied, 15 tokens/s applied; 25.00% of attempts skipped" in lines
+    assert "throughput  12 examples/s applied, 15 tokens/s applied; 25\u00a0% of attempts skipped" in lines
     assert not [line for line in lines if line.startswith(("waste", "missing"))]
 
 
 def test_a_large_rate_is_written_out(write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]) -> None:
     fast = [replace(outcome, seconds=1 / 2048) for outcome in make_attempts([None, None], tokens=None)]
     Command(file=write(fast)).run()
-    assert "throughput  16,384 examples/s applied; 0.00% of attempts skipped" in capsys.readouterr().out.splitlines()
+    assert "throughput  16,384 examples/s applied; 0\u00a0% of attempts skipped" in capsys.readouterr().out.splitlines()
 
 
 def test_waste_and_missing_lines_are_told(write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +45,7 @@ def test_waste_and_missing_lines_are_told(write: Write, make_attempts: Attempts,
     Command(file=path).run()
     lines = capsys.readouterr().out.splitlines()
     assert "tokens      not counted" in lines
-    assert "throughput  not measured; 0.00% of attempts skipped" in lines
+    assert "throughput  not measured; 0\u00a0% of attempts skipped" in lines
     assert "waste       2 attempts rolled back, 16 examples, 1 s" in lines
     assert "missing     1 attempt without a line in this file" in lines
 

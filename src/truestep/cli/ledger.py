@@ -10,7 +10,7 @@ import tyro
 
 from truestep.cli._output import print_json
 from truestep.errors import UsageError
-from truestep.pages.words import counted
+from truestep.pages.words import counted, percent
 
 if TYPE_CHECKING:
     from truestep.ledger import Summary
@@ -92,7 +92,7 @@ def _throughput(summary: Summary) -> str:
     rates = "not measured" if examples is None else f"{_figure(examples)} examples/s applied"
     if summary.tokens_per_second is not None:
         rates += f", {_figure(summary.tokens_per_second)} tokens/s applied"
-    skipped = "no attempt" if summary.skip_rate is None else f"{summary.skip_rate:.2%} of attempts skipped"
+    skipped = "no attempt" if summary.skip_rate is None else f"{percent(summary.skip_rate)} of attempts skipped"
     return f"{rates}; {skipped}"
 
 

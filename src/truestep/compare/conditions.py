@@ -12,6 +12,7 @@ from truestep.compare.against import Against, TimeVerdict
 from truestep.compare.candidate import Candidate
 from truestep.compare.standing import Standing
 from truestep.errors import ProtocolError
+from truestep.pages.words import percent
 from truestep.stats import Bound
 
 FORMS = ("quality", "quality=inferior", "examples", "examples=inferior", "skip-rate>1%", "time>1.1x", "reach<100%")
@@ -149,9 +150,8 @@ def _found(condition: Condition, one: Standing, against: Against | None, noise_f
     if condition.kind == "skip-rate":
         if one.skip_rate is None:
             return None, "no attempt was made"
-        return 100 * one.skipped > _exact(
-            limit
-        ) * one.attempts, f"{one.skipped} of {one.attempts} attempts skipped ({one.skip_rate:.3%})"
+        beyond = 100 * one.skipped > _exact(limit) * one.attempts
+        return beyond, f"{one.skipped} of {one.attempts} attempts skipped ({percent(one.skip_rate, 4)})"
     if condition.kind == "reach":
         short = 100 * one.reached < _exact(limit) * one.runs if one.runs else None
         return short, f"{one.reached} of {one.runs} runs reached the target"
@@ -167,7 +167,7 @@ def _found(condition: Condition, one: Standing, against: Against | None, noise_f
 
 
 def _exact(limit: float) -> Fraction:
-    """The limit as it was written: in floats, 7 of 100 would lie above 7%."""
+    """The limit as it was written: in floats, 7 of 100 would lie above 7 %."""
     return Fraction(repr(limit))
 
 

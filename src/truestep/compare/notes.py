@@ -10,7 +10,7 @@ from truestep.compare.against import Limits
 from truestep.compare.candidate import Candidate
 from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Standing
-from truestep.pages.words import between, counted, ratio_words, significant
+from truestep.pages.words import between, counted, percent, ratio_words, significant
 from truestep.run.faults import CONTROL, LABEL
 from truestep.stats.coverage import shortfalls
 
@@ -105,7 +105,7 @@ def _coverage(standings: Sequence[Standing]) -> Iterator[str]:
             share = (one.runs - one.reached) / one.runs
             cases.setdefault(share, f"{one.runs - one.reached} in {one.runs} fail, as of {one.candidate}")
     found = [
-        f"if {words}, that of the {name} in {share:.0%}"
+        f"if {words}, that of the {name} in {percent(share, 2)}"
         for failing, words in cases.items()
         for name, share in shortfalls(runs=runs, failing=failing)
     ]
@@ -165,8 +165,8 @@ def _contended(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[st
         threads = counted(protocol.threads, "thread")
         cause = "the machine was contended" + ("" if protocol.threads == 1 else ", or the task cannot keep them busy")
         yield (
-            f"Contended: in a run of {least} the process had {shares[least]:.0%} of the time of {threads} "
-            f"(below {CONTENDED:.0%}); {cause}, and seconds are unsure."
+            f"Contended: in a run of {least} the process had {percent(shares[least], 2)} of the time of {threads} "
+            f"(below {percent(CONTENDED)}); {cause}, and seconds are unsure."
         )
 
 
@@ -186,7 +186,7 @@ def _resolution(protocol: Protocol, standings: Sequence[Standing]) -> Iterator[s
     estimate = standings[0].estimates["examples"]
     share = ""
     if estimate is not None and estimate.median:
-        share = f", {protocol.evaluate_every / estimate.median:.1%} of what {protocol.baseline} takes"
+        share = f", {percent(protocol.evaluate_every / estimate.median, 2)} of what {protocol.baseline} takes"
     yield (
         f"Resolution: the target is looked for every {counted(protocol.evaluate_every, 'example')} ({updates}){share}; "
         "smaller differences cannot be seen."

@@ -9,7 +9,7 @@ from truestep.compare.protocol import Protocol
 from truestep.compare.standing import Estimate, Standing
 from truestep.compare.verdict import Row
 from truestep.compare.words import outcome_text, p_text, ratio_text
-from truestep.pages.words import NOT_MEASURED, between, counted, mebibytes
+from truestep.pages.words import NOT_MEASURED, between, counted, mebibytes, percent
 from truestep.run.faults import CONTROL, LABEL
 
 TO_TARGET = ("candidate", "reached", "rate, 95 %", "restricted mean, 95 %", "ERT", "median", "updates")
@@ -41,7 +41,7 @@ def to_target_row(one: Standing) -> list[str]:
     return [
         name(one),
         outcome_text(one),
-        "not run" if one.reach is None else between(f"{one.reach.low:.0%}", f"{one.reach.high:.0%}"),
+        "not run" if one.reach is None else between(percent(one.reach.low, 2), percent(one.reach.high, 2)),
         _mean(seconds, runs=one.runs),
         _time(None if seconds is None else seconds.ert),
         _time(None if seconds is None else seconds.median),
@@ -67,7 +67,7 @@ def _on_the_way_row(one: Standing) -> list[str]:
         name(one),
         str(one.attempts),
         str(one.completed),
-        "no attempt" if one.skip_rate is None else f"{one.skipped} ({one.skip_rate:.2%})",
+        "no attempt" if one.skip_rate is None else f"{one.skipped} ({percent(one.skip_rate)})",
         NOT_MEASURED if one.examples_per_second is None else f"{one.examples_per_second:,.0f}",
         quality,
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from truestep.compare.against import Against, Limits, Margin, Ratio, TimeVerdict
 from truestep.compare.standing import Standing
-from truestep.pages.words import NOT_MEASURED, counted, ratio_words, significant
+from truestep.pages.words import NOT_MEASURED, counted, percent, ratio_words, significant
 
 
 def verdict_text(one: Standing, against: Against, limits: Limits) -> str:
@@ -90,5 +90,5 @@ def _margin(margin: Margin, *, share: bool) -> str:
         return f"{margin.decision} ({margin.why or 'one pair'})"
     if margin.mean == margin.upper == 0:
         return f"{margin.decision} (no difference on any seed)"
-    upper, limit = (f"{value:z.2%}" if share else f"{value:.3g}" for value in (margin.upper, margin.margin))
+    upper, limit = (percent(value) if share else f"{value:.3g}" for value in (margin.upper, margin.margin))
     return f"{margin.decision} (loss below {upper}, margin {limit})"

@@ -40,9 +40,10 @@ class Alert:
     def __str__(self) -> str:
         """The alert in a sentence or two."""
         reasons = ", ".join(f"{skips} {reason}" for reason, skips in self.skipped_by_reason.items())
+        rate, limit = (f"{100 * share:.3g} %" for share in (self.rate, self.limit))
         return (
-            f"{self.skipped} of the last {self.attempts} attempts were skipped ({self.rate:.1%}, limit {self.limit:.1%}): "
-            f"{reasons}. The last, attempt {self.attempt}{f', at {self.place}' if self.place else ''}: {self.detail}. "
+            f"{self.skipped} of the last {self.attempts} attempts were skipped ({rate}, limit {limit}): {reasons}. "
+            f"The last, attempt {self.attempt}{f', at {self.place}' if self.place else ''}: {self.detail}. "
             f"The loss scale stands at {self.next_loss_scale:g}."
         )
 

@@ -10,7 +10,7 @@ from truestep.pages.look.candidates import Look
 from truestep.pages.look.embed import figure_text
 from truestep.pages.look.figure import Figure, Panel, plot, scatter, six
 from truestep.pages.look.table import Cell, Table
-from truestep.pages.words import TIMES
+from truestep.pages.words import SPACE, TIMES
 
 
 def not_yet(clock: Clock, records: Sequence[Record], drawn: Mapping[str, Look], labels: Mapping[str, str]) -> Figure:
@@ -25,7 +25,7 @@ def not_yet(clock: Clock, records: Sequence[Record], drawn: Mapping[str, Look], 
     for key, look in present.items():
         own = [record for record in records if record["candidate"] == key]
         traces += [_steps(clock, own, look, labels[key], end), *_ends(clock, own, look, labels[key])]
-    axis = {"range": [-0.05, 1.07], "tickformat": ".0%", "tickvals": [0, 0.25, 0.5, 0.75, 1]}
+    axis = {"range": [-5, 107], "ticksuffix": f"{SPACE}%", "tickvals": [0, 25, 50, 75, 100]}
     return Figure(
         name=name,
         title=title,
@@ -40,7 +40,7 @@ def not_yet(clock: Clock, records: Sequence[Record], drawn: Mapping[str, Look], 
 
 def _steps(clock: Clock, own: Sequence[Record], look: Look, label: str, end: float) -> dict[str, Any]:
     times = sorted(time for record in own if (time := clock.reached(record)) is not None)
-    shares = [1 - k / len(own) for k in range(len(times) + 1)]
+    shares = [100 - 100 * k / len(own) for k in range(len(times) + 1)]
     return scatter(
         [0, *map(six, times), six(end)],
         [*map(six, shares), six(shares[-1])],
@@ -55,7 +55,7 @@ def _steps(clock: Clock, own: Sequence[Record], look: Look, label: str, end: flo
             "opacity": 1,
             "line": {"width": 0},
         },
-        hovertemplate=f"{figure_text(label)}<br>%{{y:.0%}} not yet there after %{{x:,.4g}}<extra></extra>",
+        hovertemplate=f"{figure_text(label)}<br>%{{y:.0f}}{SPACE}% not yet there after %{{x:,.4g}}<extra></extra>",
     )
 
 
@@ -67,7 +67,7 @@ def _ends(clock: Clock, own: Sequence[Record], look: Look, label: str) -> list[d
     return [
         scatter(
             [six(clock.spent(record)) for record in failed],
-            [six(len(failed) / len(own))] * len(failed),
+            [six(100 * len(failed) / len(own))] * len(failed),
             look,
             mode="markers",
             marker={"color": look.colour, "symbol": "x-thin-open", "size": 10, "line": {"width": 2}},
