@@ -15,9 +15,9 @@ def plain(story: Story, each: Weighed) -> Weighed:
 
     Without those that leave a mean, where some do: a coefficient may be the inverse of that number by chance.
     """
-    if each.divisions is not None or not each.shares[-1].multiplied:
+    if each.divisions is not None:
         return each
-    own = [divisor for divisor in each.shares[-1].divisors if _multiplies(story, each.backwards[-1], divisor)]
+    own = [divisor for divisor in each.shares[-1].multiplied if _multiplies(story, each.backwards[-1], divisor)]
     some = [each.without(part) for length in range(1, len(own) + 1) for part in combinations(own, length)]
     means = (left for left in some if close(left.total * left.rescaled, 1.0, 0.01))
     return next(means, some[-1]) if some else each
@@ -35,7 +35,7 @@ def by_the_number(story: Story, each: Weighed) -> bool:
 
 def has_coefficient(story: Story, backward: Backward, share: Share, *, quotient: bool = False) -> bool:
     """Whether a term was multiplied by a number that the script has in its text, or, as a quotient, has made by a division."""
-    return share.multiplied and any(_multiplies(story, backward, divisor, quotient=quotient) for divisor in share.divisors)
+    return any(_multiplies(story, backward, divisor, quotient=quotient) for divisor in share.multiplied)
 
 
 def _multiplies(story: Story, backward: Backward, divisor: float, *, quotient: bool = False) -> bool:

@@ -138,7 +138,9 @@ def _by_example(share: Share, backward: Backward, microbatches: int) -> Share:
 
 def _without(share: Share, coefficients: tuple[float, ...]) -> Share:
     left = tuple(each for each in share.divisors if each not in coefficients)
-    return replace(share, weight=share.weight * math.prod(share.divisors) / math.prod(left), divisors=left, multiplied=False)
+    multiplied = tuple(each for each in share.multiplied if each not in coefficients)
+    weight = share.weight * math.prod(share.divisors) / math.prod(left)
+    return replace(share, weight=weight, divisors=left, multiplied=multiplied)
 
 
 def _parts_of_one(story: Story, backwards: tuple[Backward, ...]) -> bool:

@@ -117,7 +117,7 @@ def test_a_coefficient_that_the_text_shows_is_set_aside(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("alpha = 0.3\nloss = (1 - alpha) * task(x)\nloss.backward()\n")
     for divisors, expected in (((1 / 0.7,), [("warning", 2)]), ((1 / 0.7, 4), []), ((1 / 0.7, 4, 4), [("error", 2)])):
-        own = replace(share(*divisors), multiplied=True)
+        own = replace(share(*divisors), multiplied=divisors[:1])
         telling = Telling(path=script).tell("OptimizerMade", 3)
         for _ in range(4):
             telling.backward(2, share=own, parts=(own,), divided=at(2, path=str(script)))

@@ -142,7 +142,7 @@ def test_a_division_by_hand_after_unscale_is_named_unless_it_may_be_that_of_the_
 
 def test_a_clip_before_the_division_by_a_scale_of_the_scripts_own_is_named():
     for divisor, expected in ((1 / 4096, [("error", 13)]), (0.5, [])):  # 2 is a coefficient
-        share = Share(weight=1 / divisor / 8, elements=8.0, node="MseLossBackward0", divisors=(divisor,), multiplied=True)
+        share = Share(weight=1 / divisor / 8, elements=8.0, node="MseLossBackward0", divisors=(divisor,), multiplied=(divisor,))
         telling = Telling().backward(scale=1.0, carried="none", share=share)
         telling.tell("Clipped", 13, factor=0.1).tell("Edited", 14, ratio=divisor).step()
         assert found(clip_before_unscale.RULE, telling) == expected

@@ -19,8 +19,8 @@ class Share:
     """The reduction, as autograd names it."""
     divisors: tuple[float, ...] = ()
     """What its mean or sum was divided by afterwards, number by number; the inverse of what it was multiplied by."""
-    multiplied: bool = False
-    """One of them is such an inverse, which may be a coefficient of the loss as well."""
+    multiplied: tuple[float, ...] = ()
+    """Those of them that are such an inverse, which may be a coefficient of the loss as well."""
     summed: bool = False
     """It is a sum, of which any divisor may be meant to make a mean."""
     joined: int = 1

@@ -87,7 +87,7 @@ class Numbers:
 
     def _divided(self, item: Item, number: float) -> bool:
         nodes = (each.node for each in self._flow.origins([item]))
-        return any(isinstance(each, ast.BinOp) and isinstance(each.op, (ast.Div, ast.Pow)) for each in nodes)
+        return any(isinstance(each, ast.BinOp) and _divides(each) for each in nodes)
 
     def factors(self, item: Item, *, divides: bool = False, multiplied: bool = False, depth: int = 0) -> Iterator[Factor]:
         """What `item` is a product of, followed through names; products within it are given whole and in parts."""
@@ -186,6 +186,10 @@ class Numbers:
             if before in flags:
                 return argument
         return None
+
+
+def _divides(node: ast.BinOp) -> bool:
+    return isinstance(node.op, ast.Div) or (isinstance(node.op, ast.Pow) and isinstance(node.right, ast.UnaryOp))
 
 
 def _results(item: Item) -> list[Item]:

@@ -109,15 +109,16 @@ def asks_of_a_skip(flow: Flow, names: Names, test: ast.expr) -> bool:
 
 
 def notices_a_change(names: Names, test: ast.expr) -> bool:
-    """Whether a test compares something with what it was before, or asks an object of the script's own."""
-    for node in own(test):
+    """Whether a test compares something with what it was before, itself or by a name, or asks an object of the script's own."""
+    here = list(own(test))
+    named = [definition.value for use in here if isinstance(use, ast.Name) for definition in names.seen(use)]
+    for node in (*here, *named):
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             sides = (node.left, node.comparators[0])
             if any(_was(names, one, other) for one, other in (sides, sides[::-1])):
                 return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
-            return True
-    return False
+    calls = [node for node in here if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    return any(not call.args and not call.keywords for call in calls)
 
 
 def _was(names: Names, name: ast.expr, now: ast.expr) -> bool:

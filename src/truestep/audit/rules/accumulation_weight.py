@@ -66,7 +66,7 @@ def _judged(story: Story, each: Weighed) -> Iterator[Finding]:
             fix=f"divide the loss by the {number} microbatches of the window, or declare the sum",
         )
         yield from companion(main, first.computed, "here that loss is made, and not divided")
-    elif each.even and each.rescaled == 1.0 and _by_another_number(story, each):
+    elif each.even and each.rescaled == 1.0 and _by_another_number(each):
         given = ", ".join(f"{divisor:g}" for divisor in each.shares[0].divisors)
         yield _found(
             first.divided or _own_line(story, first),
@@ -127,13 +127,13 @@ def _found(site: Site | None, words: str, number: int, *, error: bool) -> Findin
     )
 
 
-def _by_another_number(story: Story, each: Weighed) -> bool:
+def _by_another_number(each: Weighed) -> bool:
     """A mean was divided, and not by what the window holds. A sum may be over anything, ranks may have a part in a divisor, and
     what a loss was multiplied by may be made of a coefficient and the window's number."""
     share = each.shares[0]
     mean = not share.summed and not share.node.startswith(("Sum", "Dot", "Mm", "Linalg"))
     other = mean and bool(share.divisors) and not each.divided_by(each.number) and each.backwards[0].ranks == 1
-    return other and (not share.multiplied or of_the_loss(story, each))
+    return other and not share.multiplied
 
 
 def _meant(story: Story, each: Weighed) -> bool:

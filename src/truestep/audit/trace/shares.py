@@ -56,7 +56,8 @@ def _seeded(share: Share, seed: float) -> Share:
     """As if the loss had been multiplied by the number that its backward begins with."""
     if seed in (0.0, 1.0):
         return share
-    return replace(share, weight=share.weight * seed, divisors=(*share.divisors, 1 / seed), multiplied=True)
+    divisors, multiplied = (*share.divisors, 1 / seed), (*share.multiplied, 1 / seed)
+    return replace(share, weight=share.weight * seed, divisors=divisors, multiplied=multiplied)
 
 
 def _smoothed(main: Share, others: list[Share]) -> Share:
@@ -71,9 +72,13 @@ def _smoothed(main: Share, others: list[Share]) -> Share:
             classes = [each * (1 - kept) for each in given]
             whole = any(round(each) > 1 and math.isclose(each, round(each), rel_tol=1e-4) for each in classes)
             if 1 / LEAST_KEPT < kept < 1 - ROUNDING and whole and other.elements == main.elements:
-                divisors = tuple(each for each in main.divisors if not math.isclose(each * kept, 1.0, rel_tol=ROUNDING))
-                return replace(main, weight=main.weight / kept, divisors=divisors)
+                weight, divisors = main.weight / kept, _but(main.divisors, 1 / kept)
+                return replace(main, weight=weight, divisors=divisors, multiplied=_but(main.multiplied, 1 / kept))
     return main
+
+
+def _but(divisors: tuple[float, ...], one: float) -> tuple[float, ...]:
+    return tuple(each for each in divisors if not math.isclose(each, one, rel_tol=ROUNDING))
 
 
 def _as_heavy(share: Share, main: Share) -> bool:
@@ -97,7 +102,7 @@ def _share(term: Term, scale: float) -> Share | None:
         elements=elements,
         node=term.node,
         divisors=_own(term.constants, scale),
-        multiplied=bool(_own(term.multiplied, scale)),
+        multiplied=_own(term.multiplied, scale),
         summed=term.kind == "sum",
         joined=term.joined,
     )
