@@ -6,15 +6,14 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
-class TorchRandomState:
+class TorchRandomState(NamedTuple):
     """The states of torch's generators: the CPU's, and that of the model's CUDA device.
 
     Every attempt captures them, for a replay that hardly ever comes, and captures no others: these cost it a microsecond, and

@@ -152,6 +152,8 @@ class Comparison:
 
     def _clipped(self, gradients: Gradients, held: frozenset[str]) -> Gradients:
         """As the loop clips them: what no optimizer holds has no part in it."""
+        if self._subject.clip is None:
+            return gradients
         inside = {name: gradient for name, gradient in gradients.items() if name in held}
         return {**gradients, **clipped(inside, self._subject.clip)}
 

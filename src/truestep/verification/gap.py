@@ -84,40 +84,68 @@ class Gap:
 def gaps(arrived: Mapping[str, Tensor], plain: Mapping[str, Tensor], reference: Mapping[str, Tensor]) -> list[Gap]:
     """The gap of every parameter that any of the three knows; one that the reference lacks is 0 there."""
     names = dict.fromkeys([*reference, *plain, *arrived])
-    trios = [_trio(name, arrived.get(name), plain.get(name), reference.get(name)) for name in names]
-    return [gap for group in _grouped(trios) for gap in _gaps(group)]
+    trios = [_trio(reference.get(name), arrived.get(name), plain.get(name)) for name in names]
+    if all(trio.reference.is_cpu for trio in trios):
+        lengths = [_alone(trio) for trio in trios]
+    else:
+        lengths = [each for group in _grouped(trios) for each in _together(group)]
+    return [
+        Gap(
+            name=name,
+            elements=trio.elements,
+            reference=r,
+            arrived=a if name in arrived else None,
+            error=error,
+            plain_error=plain_error,
+            plain=f,
+        )
+        for name, trio, (r, a, f, error, plain_error) in zip(names, trios, lengths, strict=True)
+    ]
 
 
 def whole(every: list[Gap]) -> Gap:
     """All parameters as one long one."""
     return Gap(
         name="all",
-        elements=sum(each.elements for each in every),
-        reference=math.hypot(*(each.reference for each in every)),
-        arrived=math.hypot(*(each.arrived or 0.0 for each in every)),
-        error=math.hypot(*(each.error for each in every)),
-        plain_error=math.hypot(*(each.plain_error for each in every)),
-        plain=math.hypot(*(each.plain for each in every)),
+        elements=sum([each.elements for each in every]),
+        reference=math.hypot(*[each.reference for each in every]),
+        arrived=math.hypot(*[each.arrived or 0.0 for each in every]),
+        error=math.hypot(*[each.error for each in every]),
+        plain_error=math.hypot(*[each.plain_error for each in every]),
+        plain=math.hypot(*[each.plain for each in every]),
     )
 
 
 class _Trio(NamedTuple):
-    """Three gradients of one parameter; 0 where one is not there."""
+    """Three gradients of one parameter, real numbers; 0 where one is not there."""
 
-    name: str
     elements: int
-    arrives: bool
+    reference: Tensor
     arrived: Tensor
     plain: Tensor
-    reference: Tensor
 
 
-def _trio(name: str, *three: Tensor | None) -> _Trio:
+def _trio(*three: Tensor | None) -> _Trio:
     found = next(each for each in three if each is not None)
-    a, f, r = (torch.zeros_like(found) if each is None else each for each in three)
+    r, a, f = [torch.zeros_like(found) if each is None else each for each in three]
     if found.is_complex():
-        a, f, r = map(torch.view_as_real, (a, f, r))
-    return _Trio(name, found.numel(), three[0] is not None, a, f, r)
+        r, a, f = map(torch.view_as_real, (r, a, f))
+    return _Trio(found.numel(), r, a, f)
+
+
+def _alone(trio: _Trio) -> list[float]:
+    """|r|, |a|, |f|, |a - r| and |f - r|: on a CPU in half the time that a call for many tensors takes for each."""
+    r, a, f = [each.reshape(-1).double() for each in trio[1:]]
+    return [math.sqrt(each.dot(each).item()) for each in (r, a, f, a - r, f - r)]
+
+
+def _together(group: Sequence[_Trio]) -> list[list[float]]:
+    """The same five numbers of each, with one wait for a device."""
+    _, *columns = zip(*group, strict=True)
+    r, a, f = [[each.double() for each in column] for column in columns]
+    held = [*r, *a, *f, *torch._foreach_sub(a, r), *torch._foreach_sub(f, r)]
+    numbers: list[list[float]] = torch.stack(torch._foreach_norm(held)).view(5, -1).T.tolist()
+    return numbers
 
 
 def _grouped(trios: Sequence[_Trio]) -> Iterator[list[_Trio]]:
@@ -132,22 +160,6 @@ def _grouped(trios: Sequence[_Trio]) -> Iterator[list[_Trio]]:
         elements += trio.elements
     if group:
         yield group
-
-
-def _gaps(group: Sequence[_Trio]) -> Iterator[Gap]:
-    a, f, r = ([each.double() for each in column] for column in zip(*(trio[3:] for trio in group), strict=True))
-    held = [*r, *a, *f, *torch._foreach_sub(a, r), *torch._foreach_sub(f, r)]
-    norms = torch.stack(torch._foreach_norm(held)).view(5, -1)  # one wait for a device
-    for trio, (reference, arrived, plain, error, plain_error) in zip(group, norms.T.tolist(), strict=True):
-        yield Gap(
-            name=trio.name,
-            elements=trio.elements,
-            reference=reference,
-            arrived=arrived if trio.arrives else None,
-            error=error,
-            plain_error=plain_error,
-            plain=plain,
-        )
 
 
 def _inner(one: float, other: float, apart: float) -> float:

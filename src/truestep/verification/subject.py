@@ -60,6 +60,8 @@ class Subject:
     loss_is: LossIs
     weight: Callable[[Any], Weight]
     """Of a microbatch: what its loss is a mean over, of each term by its name."""
+    counts: bool
+    """Whether that is a number of examples, hence the same in whatever format a microbatch is."""
     clip: Clip | None
     attempt: Callable[[list[Any]], str | None]
     """One attempt on a window: why it was skipped, or None; None too where the loop does not say."""
@@ -92,9 +94,9 @@ class Subject:
         """What each microbatch of `window` weighs; 1 for losses that come as shares, which nobody weighs."""
         return [1.0 if self.loss_is == "share" else self.weight(microbatch) for microbatch in window]
 
-    def window_loss(self, full: Full) -> Tensor:
+    def window_loss(self, full: Full, weights: list[Weight] | None = None) -> Tensor:
         """The loss whose gradient is to arrive: of the full batch in one forward, else the weighted sum of the microbatches'."""
-        weights = self.weights(full.window)
+        weights = self.weights(full.window) if weights is None else weights
         if full.joined is None:
             return self.weighted(list(zip(full.window, weights, strict=True)), total=sum_of(weights))
         return self.weighted([(full.joined, sum_of(weights))], total=sum_of(weights))
