@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.overrides import TorchFunctionMode
 
+import truestep
+from tests.engine.loops import batch, cross_entropy, mlp
 from truestep.engine import backward as room
 from truestep.engine.backward import backward
 
@@ -29,7 +31,10 @@ def parameters() -> list[Parameter]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("factors", [(1.0, 1.0), (1 / 3, 65536 * 7 / 11), (2.0**-30, 3.0)])
+@pytest.mark.parametrize(
+    "factors",
+    [(1.0, 1.0), (1 / 3, 65536 * 7 / 11), (2.0**-30, 3.0), (2.0**-149, 2.0**-126 / 3), (2.0**127 * 256, 1.0), (1.0, -1e300)],
+)
 def test_a_factor_as_the_seed_gives_the_bits_of_a_product(dtype: torch.dtype, factors: tuple[float, float]) -> None:
     ours, theirs = parameters(), parameters()
     for _ in range(2):  # the second adds to the first
@@ -39,6 +44,17 @@ def test_a_factor_as_the_seed_gives_the_bits_of_a_product(dtype: torch.dtype, fa
     for one, other in zip(ours, theirs, strict=True):
         assert one.grad is not None
         assert torch.equal(one.grad.view(torch.int32), other.grad.view(torch.int32))  # bits: a NaN equals itself
+
+
+def test_a_factor_beyond_float32_is_a_skip_after_which_the_scale_shrinks() -> None:
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    update = truestep.Update(model, optimizer, loss=cross_entropy, scale=truestep.LossScale.dynamic(init=2.0**127))
+    with update.attempt() as attempt:
+        for examples in (1, 4):  # the second at a share of 4
+            attempt.backward(cross_entropy(model, batch(examples)), examples)
+    assert attempt.outcome.skip.reason is truestep.Reason.BACKWARD
+    assert update.scale.value == 2.0**126
 
 
 def test_nothing_but_the_parameters_gets_a_gradient() -> None:

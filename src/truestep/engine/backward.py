@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor
 from torch.autograd import graph
 from torch.nn import Parameter
 from torch.overrides import has_torch_function
+
+from truestep.engine.gradients import FLOAT32_MAX
 
 _TORCHS = torch.autograd.backward
 _RUN = getattr(graph, "_engine_run_backward", None)
@@ -27,12 +30,17 @@ def backward(losses: Sequence[Tensor], factors: Sequence[float], params: Sequenc
     for each parameter. Plain tensors pass by it; whoever overrides it, by subclass, mode or patch, is called as ever.
     """
     wide = tuple([loss.float() for loss in losses])
-    seeds = tuple([torch.full_like(loss, factor) for loss, factor in zip(wide, factors, strict=True)])
+    seeds = tuple([torch.full_like(loss, _in_float32(factor)) for loss, factor in zip(wide, factors, strict=True)])
     inputs = tuple(params)
     if _RUN is None or not inputs or torch.autograd.backward is not _TORCHS or _is_overridden(wide, inputs):
         torch.autograd.backward(wide, seeds, inputs=inputs)
     else:
         _RUN(wide, seeds, False, False, inputs, allow_unreachable=True, accumulate_grad=True)
+
+
+def _in_float32(factor: float) -> float:
+    """Infinite where float32 does not reach, as a product would be: torch fills a tensor with no number that it cannot hold."""
+    return factor if -FLOAT32_MAX <= factor <= FLOAT32_MAX else math.copysign(math.inf, factor)
 
 
 def _is_overridden(losses: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> bool:
