@@ -160,7 +160,7 @@ def test_a_declared_total_that_is_not_the_sum_is_refused() -> None:
     assert same(before, weights(update.plan.model))
 
 
-@pytest.mark.parametrize("bad", [-1, math.nan, math.inf, None, "three", torch.ones(2)])
+@pytest.mark.parametrize("bad", [-1, math.nan, math.inf, 10**400, -(10**400), None, "three", torch.ones(2)])
 def test_what_is_no_weight_is_refused(bad: object) -> None:
     update = updating(loss=cross_entropy, weight=lambda data: bad)
     with pytest.raises(WeightError, match="weight"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ def tell_term(error: UpdateError, term: str | None) -> None:
 
 def weight_of(found: Any) -> Weight:
     """A declared weight as a float, or as one for each term; WeightError unless each is a finite number of at least 0."""
-    if isinstance(found, (float, int)) and 0.0 <= found < math.inf:  # nearly every one
+    if isinstance(found, (float, int)) and 0.0 <= found <= sys.float_info.max:  # nearly every one
         return float(found)
     if not isinstance(found, Mapping):
         return _number(found)
