@@ -336,7 +336,7 @@ def test_hash_and_environment_are_on_the_page(out: Path, page: Page) -> None:
 
 def test_each_figure_is_named_described_and_has_its_numbers_as_a_table(out: Path, page: Page) -> None:
     drawings = [element for element in page.elements if "data-plot" in element.attributes]
-    assert len(drawings) == 6 + 4 + 2 + 4  # one panel each; then loss, scale and norm with one for each candidate
+    assert len(drawings) == 5 + 2 + 4 + 2 + 4  # one each; quality whole and near; loss, scale and norm one for each candidate
     for drawing in drawings:
         assert drawing.attributes["role"] == "img"
         assert len(drawing.attributes["aria-label"] or "") > 80

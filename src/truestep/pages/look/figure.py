@@ -25,8 +25,9 @@ class Panel:
     plot: dict[str, Any]
     """plotly's JSON."""
     label: str | None = None
-    """The candidate that the panel is about; None where it is about all."""
+    """The candidate that the panel is about, or the stretch that it shows of all; None where it shows all of all."""
     look: Look | None = None
+    """The candidate's, where the panel is about one."""
 
 
 @dataclass(frozen=True, kw_only=True)
