@@ -51,7 +51,7 @@ class WindowClosure:
                     evaluation=self._calls,
                     loss=self._loss,
                 )
-        return torch.tensor(self._loss)
+        return torch.tensor(self._loss, device="cpu")
 
     def _replayed(self) -> tuple[float, bool]:
         """The loss by a replay, and whether its gradient, which lies on the parameters afterwards, is finite."""

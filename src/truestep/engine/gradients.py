@@ -119,7 +119,7 @@ def multiply(gradients: list[Tensor], factor: float) -> None:
         multiply(gradients, 2.0**-64)
         factor *= 2.0**64
     on_cpu = gradients[0].is_cpu  # where torch would make a tensor of the number for each of them again
-    torch._foreach_mul_(gradients, torch.tensor(factor, dtype=torch.float32) if on_cpu else factor)
+    torch._foreach_mul_(gradients, torch.tensor(factor, dtype=torch.float32, device="cpu") if on_cpu else factor)
 
 
 def clear(params: Sequence[Parameter]) -> None:

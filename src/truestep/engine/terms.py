@@ -98,7 +98,7 @@ def joined(loss: Loss, shares: Mapping[str | None, float]) -> Tensor:
     """One tensor: `loss` itself, or the sum of the terms that have a share, at their shares."""
     if isinstance(loss, Tensor):
         return loss
-    return sum((loss[term].float() * share for term, share in shares.items() if term is not None), torch.zeros(()))
+    return sum((loss[term].float() * share for term, share in shares.items() if term is not None), torch.zeros((), device="cpu"))
 
 
 def losses_by_term(added: Sequence[Added]) -> dict[str, float] | None:
