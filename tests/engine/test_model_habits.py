@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -26,56 +25,6 @@ def adamw(model: nn.Module) -> torch.optim.Optimizer:
 
 def windows() -> list[list[Batch]]:
     return [[batch(4, seed), batch(3, seed + 9)] for seed in range(3)]
-
-
-@contextmanager
-def deterministic() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
-
-
-@contextmanager
-def double_by_default() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-SURROUNDINGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
-    "no_grad": torch.no_grad,
-    "set_grad_enabled": lambda: torch.set_grad_enabled(False),
-    "deterministic": deterministic,
-    "float64 by default": double_by_default,
-    "one thread of autograd": lambda: torch.autograd.set_multithreading_enabled(False),
-    "a named range": lambda: torch.autograd.profiler.record_function("update"),
-    "saved tensors in memory": torch.autograd.graph.save_on_cpu,
-}
-
-
-@pytest.mark.parametrize("policy", ["fp32", "bf16"])
-@pytest.mark.parametrize("around", SURROUNDINGS)
-def test_what_is_switched_on_around_the_update_changes_no_bit(around: str, policy: str) -> None:
-    hand, ours = normed(), normed()
-    steps, update = adamw(hand), truestep.Update(ours, adamw(ours), loss=cross_entropy, policy=policy)
-    torch.manual_seed(1)
-    for window in windows():
-        by_hand(hand, steps, window, dtype=torch.bfloat16 if policy == "bf16" else None)
-    data = windows()
-    torch.manual_seed(1)
-    for window in data:
-        with SURROUNDINGS[around]():
-            assert update(window).completed
-            before = everything(update)
-            with torch.random.fork_rng():  # a skip draws too
-                assert not update([window[0], poisoned(window[1])]).completed
-            assert same(before, everything(update))
-    assert same(weights(hand), weights(ours))
 
 
 def clips_what_is_left(update: truestep.Update) -> None:

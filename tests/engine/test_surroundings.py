@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import truestep
-from tests.engine.loops import Batch, batch, mlp, same, weights
+from tests.engine.loops import Batch, batch, poisoned, same, weights
 
 Surrounding = Callable[[], AbstractContextManager[object]]
 
@@ -32,8 +32,9 @@ def lbfgs(params: list[nn.Parameter]) -> torch.optim.Optimizer:
 
 
 def trained(policy: str, optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer], around: Surrounding) -> list[Tensor]:
-    """The weights after two windows inside of `around`."""
-    window, model = [batch(3), batch(5, 2)], mlp()
+    """Weights and statistics after three windows inside of `around`, the second of them poisoned."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Dropout(0.2), nn.Linear(6, 3))
     update = truestep.Update(
         model,
         optimizer,
@@ -43,10 +44,10 @@ def trained(policy: str, optimizer: Callable[[list[nn.Parameter]], torch.optim.O
         policy=policy,
         clip=None if optimizer is lbfgs else truestep.ClipNorm(0.1),
     )
+    windows = [[batch(3), batch(5, 2)], [batch(3), poisoned(batch(2))], [batch(2, 3), batch(4, 4)]]
     with around():
-        for _ in range(2):
-            assert update(window).completed
-    return weights(model)
+        assert [update(window).completed for window in windows] == [True, False, True]
+    return [*weights(model), *(buffer.clone() for buffer in model.buffers())]
 
 
 class Dispatching(TorchDispatchMode):
@@ -57,6 +58,15 @@ class Dispatching(TorchDispatchMode):
 class Overriding(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 @contextmanager
@@ -73,8 +83,12 @@ SURROUNDINGS: dict[str, Surrounding] = {
     "another default format": default_format,
     "a dispatch mode": Dispatching,
     "a function mode": Overriding,
+    "deterministic": deterministic,
+    "a named range": lambda: torch.autograd.profiler.record_function("update"),
     "no gradients": torch.no_grad,
+    "gradients switched off": lambda: torch.set_grad_enabled(False),
     "another autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "saved tensors in memory": graph.save_on_cpu,
     "saved tensors copied": lambda: graph.saved_tensors_hooks(Tensor.clone, Tensor.clone),
     "no hooks on saved tensors": lambda: graph.disable_saved_tensors_hooks("none here"),
     "saved tensors that may change": graph.allow_mutation_on_saved_tensors,
