@@ -37,10 +37,10 @@ def _fields(values: Mapping[str, Any]) -> Fields:
 def in_words(value: Any) -> str:
     """A JSON value in words.
 
-    >>> in_words(None), in_words(["fp32", "fp16"]), in_words({"train": 1197}), in_words(0.05)
-    ('none', 'fp32, fp16', 'train: 1197', '0.05')
+    >>> in_words(None), in_words([]), in_words(["fp32", "fp16"]), in_words({"train": 1197}), in_words(0.05)
+    ('none', 'none', 'fp32, fp16', 'train: 1197', '0.05')
     """
-    if value is None:
+    if value is None or value == []:
         return "none"
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {in_words(inner)}" for key, inner in value.items())

@@ -25,7 +25,7 @@ def not_yet(clock: Clock, records: Sequence[Record], drawn: Mapping[str, Look], 
     for key, look in present.items():
         own = [record for record in records if record["candidate"] == key]
         traces += [_steps(clock, own, look, labels[key], end), *_ends(clock, own, look, labels[key])]
-    axis = {"range": [-5, 107], "ticksuffix": f"{SPACE}%", "tickvals": [0, 25, 50, 75, 100]}
+    axis = {"range": [-5, 107], "ticksuffix": f"{SPACE}%", "dtick": 25}
     return Figure(
         name=name,
         title=title,

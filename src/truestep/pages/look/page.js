@@ -32,7 +32,7 @@
     const { data, layout } = coloured(spec);
     data.forEach((trace) => { trace.visible = !hidden.has(trace.meta.slot); });
     layout.width = holder.clientWidth;
-    if ("printing" in root.dataset) layout.height = Math.round(0.78 * layout.height); // two figures to a page of paper
+    if ("printing" in root.dataset) layout.height = Math.round(0.68 * layout.height); // two figures to a page of paper
     layout.font.family = getComputedStyle(document.body).fontFamily;
     layout.uirevision = figure.whole;
     if (!fine) layout.dragmode = false; // a finger scrolls the page
