@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -32,10 +33,28 @@ def backward(losses: Sequence[Tensor], factors: Sequence[float], params: Sequenc
     wide = tuple([loss.float() for loss in losses])
     seeds = tuple([torch.full_like(loss, _in_float32(factor)) for loss, factor in zip(wide, factors, strict=True)])
     inputs = tuple(params)
+    unreached = [p for p in params if p.grad is None]
     if _RUN is None or not inputs or torch.autograd.backward is not _TORCHS or _is_overridden(wide, inputs):
         torch.autograd.backward(wide, seeds, inputs=inputs)
     else:
         _RUN(wide, seeds, False, False, inputs, allow_unreachable=True, accumulate_grad=True)
+    if unreached:
+        _part(unreached)
+
+
+def _part(params: Sequence[Parameter]) -> None:
+    """Give each gradient a memory of its own, in which the next backward adds to it and a factor multiplies it.
+
+    Where several parameters reach a sum through views (`a.view(n) + b.view(n)`), torch 2.14 leaves them one memory for their
+    gradients: a second backward is then added twice to each, and a loss scale divided out twice.
+    """
+    held = [(g.data_ptr(), g, p) for p in params if (g := p.grad) is not None and g.layout is torch.strided]
+    end = 0
+    for start, gradient, p in sorted(held, key=itemgetter(0)):
+        if start < end:
+            p.grad = gradient.clone()
+        else:
+            end = start + gradient.nbytes
 
 
 def _in_float32(factor: float) -> float:
