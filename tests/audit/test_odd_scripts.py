@@ -43,6 +43,19 @@ ODD = {
             train(4)
         print(seen)
     """,
+    "gradients of single examples, made by transforms": """
+        from torch.func import functional_call, grad, vmap
+        def one(weights, x):
+            return functional_call(model, weights, (x[None],)).square().mean()
+        for _ in range(4):
+            weights = {name: each.detach() for name, each in model.named_parameters()}
+            single = vmap(grad(one), in_dims=(None, 0))(weights, torch.randn(8, 4))
+            for name, each in model.named_parameters():
+                each.grad = single[name].mean(0)
+            opt.step()
+            opt.zero_grad()
+        train(3)
+    """,
     "a transformer that is evaluated by its fused kernel": """
         encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
         attention = nn.MultiheadAttention(8, 2, batch_first=True)

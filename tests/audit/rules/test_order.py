@@ -149,6 +149,9 @@ def test_a_clip_before_the_division_by_a_scale_of_the_scripts_own_is_named():
         after = Telling().backward(scale=1.0, carried="none", share=share)
         after.tell("Edited", 12, ratio=divisor).tell("Clipped", 13, factor=0.1).step()
         assert found(clip_before_unscale.RULE, after) == []
+        by_hand = Telling().backward(scale=1.0, carried="none", share=share)
+        by_hand.tell("Edited", 14, ratio=divisor).tell("Edited", 14, ratio=divisor).step()
+        assert found(clip_before_unscale.RULE, by_hand) == []  # parameter by parameter
 
 
 def test_what_torch_refuses_is_named_at_the_call():

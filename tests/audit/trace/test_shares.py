@@ -34,6 +34,21 @@ def test_all_terms_are_told_and_the_main_one_first():
     assert shares[0].node == "MeanBackward0"
 
 
+@pytest.mark.parametrize("divisors", [(), (4.0,)])
+def test_a_mixture_is_one_loss(divisors):
+    other = nn.functional.cross_entropy(LOGITS, TARGET.flip(0))
+    for left, expected in ((0.3, divisors), (0.9, divisors)):
+        root = left * loss() + (1 - left) * other
+        for divisor in divisors:
+            root = root / divisor
+        shares, _ = read_shares(root, 1.0)
+        assert shares[0].divisors == expected
+        assert shares[0].multiplied == ()
+        assert shares[0].weight == pytest.approx(1 / 5 / (4 if divisors else 1))
+    apart, _ = read_shares(0.3 * loss() + 0.6 * other, 1.0)
+    assert apart[0].divisors == pytest.approx((1 / 0.6,))
+
+
 def test_a_backward_that_begins_with_a_number_multiplies_its_loss_by_it():
     seed = torch.tensor(0.25)
     for roots, seeds in (([loss()], seed), ([loss(), LOGITS.square().mean()], [seed, None])):

@@ -35,8 +35,8 @@ def _own_scale(story: Story, window: Window, clip: Clipped | Edited) -> float | 
     scales = [1 / each for share in shares if share is not None for each in share.divisors if each < 1 / LEAST_SCALE]
     later = [event for event in window.after(clip, Edited) if shortened(event)]
     own = next((scale for scale in scales for event in later if close((event.ratio or 0.0) * scale, 1.0)), None)
-    if own is None or clip.site is None:
-        return own
+    if own is None or clip.site is None or (isinstance(clip, Edited) and close((clip.ratio or 0.0) * own, 1.0)):
+        return None
     limits = LIMITS.get(clip.how, ()) if isinstance(clip, Clipped) else (None,)
     return None if any(story.sources.is_product(clip.site, argument) for argument in limits) else own
 

@@ -161,6 +161,9 @@ class Operations:
             if name in ADDS_EPSILON and self._watcher.optimizers.stepping and self._watcher.recorder.judging:
                 self._observe_epsilon(name, _flat(args, kwargs))  # of an optimizer that the script brings along
             return result
+        if torch._C._are_functorch_transforms_active():  # a tensor there is many in one, or none: nothing of it can be read
+            self._watcher.recorder.cannot_judge("operations inside of vmap, grad and their like", "they run on stand-ins")
+            return func(*args, **kwargs)
         if name == "__get__":
             return self._property(func, args, kwargs)
         given = _flat(args, kwargs)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from torch import Tensor
@@ -48,7 +51,7 @@ def read_shares(root: Tensor, scale: float, seed: float = 1.0) -> tuple[tuple[Sh
     shares = [share for term in reading.terms if (share := _share(term, scale)) is not None]
     others = [share for share in shares if share != main]
     alike = sum(_as_heavy(share, main) for share in shares)
-    read = dict.fromkeys((replace(_smoothed(main, others), alike=alike), *others))
+    read = dict.fromkeys((replace(_mixed(_smoothed(main, others), others), alike=alike), *others))
     return tuple(_seeded(share, seed) for share in read), None
 
 
@@ -75,6 +78,17 @@ def _smoothed(main: Share, others: list[Share]) -> Share:
                 weight, divisors = main.weight / kept, _but(main.divisors, 1 / kept)
                 return replace(main, weight=weight, divisors=divisors, multiplied=_but(main.multiplied, 1 / kept))
     return main
+
+
+def _mixed(main: Share, others: list[Share]) -> Share:
+    """`main` as the whole of a mixture: terms of one kind, over as many elements, whose coefficients add up to 1."""
+    terms = [main, *(each for each in others if (each.node, each.elements) == (main.node, main.elements))]
+    common = reduce(operator.and_, (Counter(each.divisors) for each in terms))
+    kept = [1 / math.prod((Counter(each.divisors) - common).elements()) for each in terms]
+    if len(terms) == 1 or not math.isclose(sum(kept), 1.0, rel_tol=ROUNDING):
+        return main
+    multiplied = tuple(each for each in main.multiplied if each in common)
+    return replace(main, weight=main.weight / kept[0], divisors=tuple(common.elements()), multiplied=multiplied)
 
 
 def _but(divisors: tuple[float, ...], one: float) -> tuple[float, ...]:
