@@ -29,7 +29,7 @@ def test_the_throughput_and_the_skip_rate_share_a_line(
     assert "ticks       3 of the scheduler" in lines
     assert "loss scale  2 to 16" in lines
     assert "throughput  12 examples/s applied, 15 tokens/s applied; 25\u00a0% of attempts skipped" in lines
-    assert not [line for line in lines if line.startswith(("waste", "missing"))]
+    assert not [line for line in lines if line.startswith(("stages", "waste", "missing"))]
 
 
 def test_a_large_rate_is_written_out(write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,6 +48,31 @@ def test_waste_and_missing_lines_are_told(write: Write, make_attempts: Attempts,
     assert "throughput  not measured; 0\u00a0% of attempts skipped" in lines
     assert "waste       2 attempts rolled back, 16 examples, 1 s" in lines
     assert "missing     1 attempt without a line in this file" in lines
+
+
+def test_what_the_stages_took_is_told_with_its_share(
+    write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = make_attempts([None, Reason.BACKWARD])
+    first = replace(first, seconds_by_stage={"forward": 0.375, "apply": 0.125})
+    second = replace(second, seconds_by_stage={"forward": 0.5, "explain": 0.0})
+    Command(file=write([first, second])).run()
+    lines = capsys.readouterr().out.replace("\u00a0", " ").splitlines()
+    place = lines.index("stages      2 attempts timed, 1.00 s")
+    assert lines[place - 1].startswith("throughput")
+    assert lines[place + 1 :] == [
+        "            forward 0.875 s, 87.5 %",
+        "            apply 0.125 s, 12.5 %, in 1 attempt",
+        "            explain 0 s, 0 %, in 1 attempt",
+    ]
+
+
+def test_stages_that_took_no_time_have_no_share(
+    write: Write, make_attempts: Attempts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (attempt,) = make_attempts([None])
+    Command(file=write([replace(attempt, seconds_by_stage={"forward": 0.0})])).run()
+    assert "            forward 0\u00a0s, not measured" in capsys.readouterr().out.splitlines()
 
 
 def test_a_ledger_without_an_attempt_says_so(write: Write, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,31 @@ def test_work_rolled_back_is_waste_and_is_not_counted_twice(write: Write, make_a
     assert (summary.wasted_attempts, summary.wasted_examples, summary.wasted_seconds) == (2, 16, 1.0)
     # 32 examples applied in 2 s that stand and 1 s that does not
     assert summary.examples_per_second == 32 / 3.0
+
+
+def test_the_stages_of_attempts_that_stand_add_up_to_the_seconds_of_those_that_were_timed(
+    write: Write, make_attempts: Attempts
+) -> None:
+    first, second, third, rolled_back = make_attempts([None] * 4)
+    timed = [
+        first,
+        replace(second, seconds_by_stage={"zero": 0.125, "forward": 0.375}),
+        replace(third, seconds_by_stage={"zero": 0.25, "forward": 0.125, "explain": 0.125}),
+        replace(rolled_back, seconds_by_stage={"zero": 64.0}),
+    ]
+    path = write(timed)
+    write(make_attempts([None], after=third.counts), resume=True)
+    summary = summarize(read(path))
+    assert summary.staged_attempts == 2
+    assert list(summary.stages) == ["zero", "forward", "explain"]
+    assert [(stage.attempts, stage.seconds) for stage in summary.stages.values()] == [(2, 0.375), (2, 0.5), (1, 0.125)]
+    assert sum(stage.seconds for stage in summary.stages.values()) == second.seconds + third.seconds
+    assert summary.as_dict()["stages"]["forward"] == {"attempts": 2, "seconds": 0.5}
+
+
+def test_without_timed_attempts_there_are_no_stages(write: Write, make_attempts: Attempts) -> None:
+    summary = summarize(read(write(make_attempts([None]))))
+    assert (summary.staged_attempts, summary.stages) == (0, {})
 
 
 def test_a_ledger_without_an_attempt_has_no_rates(write: Write) -> None:

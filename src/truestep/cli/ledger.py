@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +12,7 @@ import tyro
 
 from truestep.cli._output import print_json
 from truestep.errors import UsageError
-from truestep.pages.words import counted, percent
+from truestep.pages.words import NOT_MEASURED, counted, percent, seconds
 
 if TYPE_CHECKING:
     from truestep.ledger import Summary
@@ -63,6 +65,7 @@ def text(summary: Summary) -> list[str]:
         f"ticks       {counts.ticks} of the scheduler",
         f"loss scale  {_span(summary.loss_scale)}",
         f"throughput  {_throughput(summary)}",
+        *_stages(summary),
     ]
     if summary.wasted_attempts:
         lines.append(
@@ -79,6 +82,17 @@ def text(summary: Summary) -> list[str]:
         lines.append(f"sink        {name} took {counted(sink.attempts, 'attempt')} in {sink.seconds:.3g} s")
         lines += [f"            dropped: {error}" for error in sink.errors]
     return lines
+
+
+def _stages(summary: Summary) -> Iterator[str]:
+    """What the attempts were timed by, one line a stage in the order of first use; none where none was timed."""
+    whole = math.fsum(stage.seconds for stage in summary.stages.values())
+    if summary.stages:
+        yield f"stages      {counted(summary.staged_attempts, 'attempt')} timed, {seconds(whole)}"
+    for name, stage in summary.stages.items():
+        share = percent(stage.seconds / whole) if whole > 0 else NOT_MEASURED
+        few = f", in {counted(stage.attempts, 'attempt')}" if stage.attempts < summary.staged_attempts else ""
+        yield f"            {name} {seconds(stage.seconds)}, {share}{few}"
 
 
 def _span(scale: tuple[float, float] | None) -> str:

@@ -24,6 +24,15 @@ class SinkTotals:
     """Why sinks were dropped."""
 
 
+@dataclass(kw_only=True)
+class StageTotals:
+    """What one stage of an attempt took."""
+
+    attempts: int = 0
+    """Those that came to it."""
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """A run's totals. Attempts that were rolled back are waste and appear in nothing else."""
@@ -39,6 +48,10 @@ class Summary:
     """The attempts' own wall time, from start to end of each; what lies between them is not in the ledger."""
     loss_scale: tuple[float, float] | None
     """The smallest and the largest loss scale used; None without an attempt."""
+    staged_attempts: int
+    """The attempts whose lines say where their seconds went."""
+    stages: Mapping[str, StageTotals]
+    """What each stage took of these; their sum is these attempts' seconds."""
     wasted_attempts: int
     wasted_examples: int
     """Examples seen by attempts that were rolled back."""
@@ -78,6 +91,8 @@ class Summary:
             "counts": counts_record(self.counts) | {"skipped": self.counts.skipped},
             "loss_scale": None if self.loss_scale is None else [encoded(scale) for scale in self.loss_scale],
             "seconds": self.seconds,
+            "staged_attempts": self.staged_attempts,
+            "stages": {name: asdict(totals) for name, totals in self.stages.items()},
             "waste": {
                 "attempts": self.wasted_attempts,
                 "examples": self.wasted_examples,
@@ -129,6 +144,8 @@ def summarize(lines: Iterable[Record]) -> Summary:
         counts=carried,
         seconds=stand.seconds,
         loss_scale=stand.loss_scale,
+        staged_attempts=stand.staged_attempts,
+        stages=stand.stages,
         wasted_attempts=waste.attempts,
         wasted_examples=waste.examples,
         wasted_seconds=waste.seconds,
@@ -152,6 +169,8 @@ class _Totals:
         self.policies: dict[str, None] = {}
         self.loss_scale: tuple[float, float] | None = None
         self.seconds = 0.0
+        self.staged_attempts = 0
+        self.stages: dict[str, StageTotals] = {}
         self.last: Record | None = None
 
     def add(self, line: Record) -> None:
@@ -170,7 +189,16 @@ class _Totals:
         self.policies[line["policy"]] = None
         self.loss_scale = _widened(self.loss_scale, float(line["amp/loss_scale"]))
         self.seconds += float(line["seconds"])
+        if "perf/seconds_by_stage" in line:
+            self._add_stages(line["perf/seconds_by_stage"])
         self.last = line
+
+    def _add_stages(self, seconds_by_stage: Mapping[str, float | str]) -> None:
+        self.staged_attempts += 1
+        for stage, seconds in seconds_by_stage.items():
+            totals = self.stages.setdefault(stage, StageTotals())
+            totals.attempts += 1
+            totals.seconds += float(seconds)
 
     def added(self) -> Counts:
         """What the lines add up to; ticks cannot be told from them."""
