@@ -120,9 +120,9 @@ class Buffers:
 
     def restore(self) -> None:
         """Undo what was written or created since `keep`."""
-        for module in self._modules:
-            for name in [name for name in module._buffers if (id(module), name) not in self._slots]:
-                delattr(module, name)
+        created = [(each, name) for each in self._modules for name in each._buffers if (id(each), name) not in self._slots]
+        for module, name in created:
+            delattr(module, name)
         if self._slots:
             with torch.no_grad():
                 for slot in self._slots.values():

@@ -96,10 +96,10 @@ class Arrival:
 
         return watched
 
-    @torch.no_grad()
     def _keep(self, optimizer: Optimizer, divisor: Tensor | None) -> None:
         held = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         names = self._known if all(id(p) in self._known for p in held) else self._names()
         for p in held:
-            gradient = p.grad if p.grad.layout is torch.strided else p.grad.to_dense()  # elements that are not stored are 0
-            self.gradients[names[id(p)]] = gradient.clone() if divisor is None else gradient / divisor  # a step may write into it
+            gradient = p.grad.detach()
+            dense = gradient if gradient.layout is torch.strided else gradient.to_dense()  # elements that are not stored are 0
+            self.gradients[names[id(p)]] = dense.clone() if divisor is None else dense / divisor  # a step may write into its own

@@ -26,6 +26,8 @@ class _Twister(NamedTuple):
     a window. The memory where it lies tells at once whether anything was drawn.
     """
 
+    present: Callable[[], object]
+    """What is there now, which is another object where somebody has put another generator in its place."""
     read: Callable[[], Any]
     write: Callable[[Any], None]
     address: Callable[[], int | None]
@@ -40,18 +42,16 @@ class _Moment:
     """One generator at one moment."""
 
     def __init__(self, twister: _Twister) -> None:
-        self._twister, self._state, self._address = twister, twister.read(), twister.address()
-        self._seen = None if self._address is None else (ctypes.c_char * _END).from_address(self._address + twister.end)
-        if self._address is not None and ctypes.string_at(self._address, _WORDS) != twister.told(self._state):
-            self._seen = None  # it lies there in another way than is thought here
+        self._twister, self._present, self._state = twister, twister.present(), twister.read()
+        address = twister.address()
+        known = address is not None and ctypes.string_at(address, _WORDS) == twister.told(self._state)
+        self._seen = (ctypes.c_char * _END).from_address(address + twister.end) if address is not None and known else None
         self._end = None if self._seen is None else self._seen.raw
 
     @property
     def is_now(self) -> bool:
-        """Whether it is known that nothing was drawn since."""
-        if self._seen is None or self._twister.address() != self._address:  # the memory of one that was replaced may be gone
-            return False
-        return self._seen.raw == self._end
+        """Whether it is known that nothing was drawn since. The memory of a generator that was replaced may be gone."""
+        return self._seen is not None and self._twister.present() is self._present and self._seen.raw == self._end
 
     def again(self) -> _Moment:
         """The present one: this very one where nothing was drawn."""
@@ -108,7 +108,19 @@ def _told_by_numpy(state: Any) -> bytes | None:
     return None if state["has_gauss"] else np.append(words, np.uint32(place)).tobytes()
 
 
-_PYTHONS = _Twister(random.getstate, random.setstate, _pythons_address, _told_by_python, end=0)
+_PYTHONS = _Twister(
+    present=lambda: random.getstate,
+    read=random.getstate,
+    write=random.setstate,
+    address=_pythons_address,
+    told=_told_by_python,
+    end=0,
+)
 _NUMPYS = _Twister(
-    lambda: np.random.get_state(legacy=False), np.random.set_state, _numpys_address, _told_by_numpy, end=_WORDS - _END
+    present=np.random.get_bit_generator,  # type: ignore[attr-defined]  # numpy's stubs lack it
+    read=lambda: np.random.get_state(legacy=False),
+    write=np.random.set_state,
+    address=_numpys_address,
+    told=_told_by_numpy,
+    end=_WORDS - _END,
 )

@@ -7,11 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 TOGETHER = 2**18
 """Elements whose differences are held at once, in float64; those of a larger tensor are held alone."""
+
+NUMPYS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64}
+"""The real formats that NumPy has too."""
+
+SHORT = 8192
+"""Elements up to which NumPy's scalar product stays in its thread, whatever library it was built with."""
 
 APART = 2.0**-36
 """The ratio of two lengths down to which `inner` tells their angle: to 2^-53 / 2^-36, the last digit that is shown of it."""
@@ -134,9 +142,22 @@ def _trio(*three: Tensor | None) -> _Trio:
 
 
 def _alone(trio: _Trio) -> list[float]:
-    """|r|, |a|, |f|, |a - r| and |f - r|: on a CPU in half the time that a call for many tensors takes for each."""
-    r, a, f = [each.reshape(-1).double() for each in trio[1:]]
-    return [math.sqrt(each.dot(each).item()) for each in (r, a, f, a - r, f - r)]
+    """|r|, |a|, |f|, |a - r| and |f - r| on a CPU, by NumPy: a call of torch takes three times as long, and here are ten."""
+    r, a, f = [_vector(each) for each in trio[1:]]
+    return [_length(each) for each in (r, a, f, a - r, f - r)]
+
+
+def _vector(gradient: Tensor) -> npt.NDArray[np.float64]:
+    held = gradient if gradient.dtype in NUMPYS else gradient.double()
+    return held.numpy(force=True).reshape(-1).astype(np.float64, copy=False)
+
+
+def _length(vector: npt.NDArray[np.float64]) -> float:
+    """Of a long one by torch, for NumPy may wake as many threads for it as there are processors."""
+    if len(vector) <= SHORT:
+        return math.sqrt(vector.dot(vector))
+    long = torch.from_numpy(vector)
+    return math.sqrt(long.dot(long).item())
 
 
 def _together(group: Sequence[_Trio]) -> list[list[float]]:

@@ -22,7 +22,7 @@ from truestep.tasks.place import line_of
 from truestep.verification.draws import Draws
 from truestep.verification.kinks import Kinks
 from truestep.verification.roundings import Counting
-from truestep.verification.subject import Full, Subject
+from truestep.verification.subject import Full, Subject, tensors_of
 from truestep.verification.subject_join import mapped
 
 Gradients = Mapping[str, Tensor]
@@ -69,7 +69,7 @@ def references(
 def drew_alike(one: TorchRandomState, other: TorchRandomState) -> bool:
     """Whether two passes have moved torch's generators to the same place, that of the device too."""
     pairs = [(one.cpu, other.cpu), *([] if one.cuda is None or other.cuda is None else [(one.cuda, other.cuda)])]
-    return all(bytes(left.numpy()) == bytes(right.numpy()) for left, right in pairs)  # a quarter of what torch.equal takes
+    return all(torch.equal(*pair) for pair in pairs)
 
 
 def kinks_of(subject: Subject, full: Full, *, doubled: bool) -> Kinks:
@@ -159,7 +159,7 @@ def _doubled(subject: Subject, trained: Params) -> Iterator[None]:
 
     In their own place: a loss that reaches the model by another way than its argument sees them too.
     """
-    own = [*trained.values(), *subject.model.parameters(), *subject.model.buffers()]
+    own = [*trained.values(), *tensors_of(subject.model)]
     held = {id(tensor): (tensor, tensor.data) for tensor in own if tensor.is_floating_point()}
     try:
         for tensor, data in held.values():

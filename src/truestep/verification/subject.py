@@ -47,6 +47,12 @@ class Named(NamedTuple):
     """These parameters and the model's buffers: all that an attempt may write."""
 
 
+def tensors_of(model: nn.Module) -> list[Any]:
+    """Its parameters and buffers in one walk, which `parameters` and `buffers` take one each for; shared ones more than once."""
+    held = [held for module in model.modules() for held in (*module._parameters.values(), *module._buffers.values())]
+    return [each for each in held if each is not None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """One loop, its parts, and how to undo what it does."""
@@ -83,11 +89,11 @@ class Subject:
 
     def named(self) -> Named:
         """The parameters as they stand; they are looked up once an attempt, for that takes long in a model of many."""
-        names = self.names()
+        names, own = self.names(), tensors_of(self.model)
         stepped = {names[id(p)]: p for p in parameters_of(*self.optimizers)}
-        every = stepped | dict(self.model.named_parameters())
+        every = stepped | {names[id(held)]: held for held in own if id(held) in names}
         trained = {name: p for name, p in every.items() if p.requires_grad}
-        tensors = {id(each): each for each in (*stepped.values(), *every.values(), *self.model.buffers())}
+        tensors = {id(each): each for each in (*stepped.values(), *own)}
         return Named(trained, frozenset(stepped), names, tuple(tensors.values()))
 
     def weights(self, window: Sequence[Any]) -> list[Weight]:

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from truestep.probe.tree import leaves
+from truestep.verification.gap import NUMPYS
 from truestep.verification.subject import Full
-
-_NUMPYS = {
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.float32,
-    torch.float64,
-}
-"""Formats that NumPy takes as they are; of the others it is given the bytes, which costs more calls."""
 
 
 class Unequal(Exception):
@@ -96,7 +82,7 @@ def mark_of(full: Full) -> tuple[object, ...]:
     others all but surely not; a window without tensors is the same as itself.
     """
     examples = full.window if full.joined is None else full.joined
-    found = [(path, tuple(leaf.shape), _checksum(leaf)) for path, leaf in leaves(examples) if isinstance(leaf, Tensor)]
+    found = [(path, leaf.shape, _checksum(leaf)) for path, leaf in leaves(examples) if isinstance(leaf, Tensor)]
     ends = [tuple(leaf.shape) for end in (0, -1) for _, leaf in islice(leaves(full.window[end]), 1)]
     return (len(full.window), *ends, *found) if found else (id(full.window),)
 
@@ -104,9 +90,9 @@ def mark_of(full: Full) -> tuple[object, ...]:
 def _checksum(leaf: Tensor) -> int:
     """Of its bytes."""
     dense = leaf if leaf.layout is torch.strided else leaf.to_dense()
-    if dense.dtype not in _NUMPYS:
+    if dense.dtype not in NUMPYS:
         dense = dense.detach().resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
-    return zlib.crc32(np.ascontiguousarray(dense.numpy(force=True)).data)
+    return hash(dense.numpy(force=True).tobytes())
 
 
 def _holds_number(microbatch: Any) -> bool:
