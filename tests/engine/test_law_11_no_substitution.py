@@ -11,7 +11,7 @@ from torch import nn
 import truestep
 from tests.engine.loops import batch, cross_entropy, mlp, same, weights
 from truestep import LossScale, Policy
-from truestep.engine.policy import available
+from truestep.engine.policy import available, float32_arithmetics
 from truestep.errors import OptimizerError, PolicyError, StateError
 
 
@@ -122,6 +122,16 @@ def test_torchs_newer_switches_of_float32_arithmetic_are_heard_too(part: str) ->
         assert library.fp32_precision == "bf16"
     finally:
         library.fp32_precision = before
+
+
+def test_the_arithmetic_that_is_told_is_that_of_the_device() -> None:
+    matmul, before = torch.backends.cuda.matmul, torch.backends.cuda.matmul.fp32_precision
+    matmul.fp32_precision = "tf32"
+    try:
+        assert float32_arithmetics(torch.device("cuda"))[0] == "tf32"
+        assert float32_arithmetics(torch.device("cpu")) == ("ieee", "ieee", "ieee")
+    finally:
+        matmul.fp32_precision = before
 
 
 @pytest.mark.parametrize("policy", ["fp32", "bf16", "fp16"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -63,7 +62,7 @@ class Policy:
         """
         wanted = "tf32" if self.matmul == "high" else "ieee"
         process = str(torch.backends.fp32_precision)  # type: ignore[attr-defined]  # torch's stubs lack it
-        changed = [library for library in _libraries(device.type) if _effective(str(library.fp32_precision), process) != wanted]
+        changed = [library for library in _libraries(device) if _effective(str(library.fp32_precision), process) != wanted]
         if not changed and torch.is_grad_enabled() and not torch.is_autocast_enabled(device.type):
             return nullcontext()
         return _imposed(changed, wanted, device)
@@ -154,13 +153,15 @@ def _cpu_has(*names: str) -> bool:
     return any(bool(capabilities.get(name)) for name in names)
 
 
-@cache
-def _libraries(device_type: str) -> tuple[Any, ...]:
-    """What computes in float32 on such a device, as torch names the switches; found once, for every attempt looks at them."""
-    backends: Any = torch.backends
-    if device_type == "cuda":
-        return backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn
-    return backends.mkldnn.matmul, backends.mkldnn.conv, backends.mkldnn.rnn
+_BACKENDS: Any = torch.backends
+_OF_CUDA = (_BACKENDS.cuda.matmul, _BACKENDS.cudnn.conv, _BACKENDS.cudnn.rnn)
+_OF_OTHERS = (_BACKENDS.mkldnn.matmul, _BACKENDS.mkldnn.conv, _BACKENDS.mkldnn.rnn)
+"""Found once, for every attempt looks at them."""
+
+
+def _libraries(device: torch.device) -> tuple[Any, ...]:
+    """What computes in float32 on `device`, as torch names the switches."""
+    return _OF_CUDA if device.type == "cuda" else _OF_OTHERS
 
 
 def _effective(own: str, process: str) -> str:
