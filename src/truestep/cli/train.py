@@ -15,24 +15,17 @@ from truestep.cli._live import Live
 from truestep.cli._one_run import print_profile, print_run, resumed_lines
 from truestep.cli._output import print_json, resuming, stdout_is_talk
 from truestep.cli._resuming import FREE, filled
+from truestep.cli._settings import settings_of
 from truestep.cli._signals import Interrupted, Signals
-from truestep.errors import ProtocolError, UsageError
+from truestep.errors import UsageError
 
 if TYPE_CHECKING:
-    from truestep.compare.candidate import Candidate
     from truestep.ledger.sinks import Sink
     from truestep.run import Progress, RunRecord, Settings
     from truestep.timing.profile import Profile
 
 _COULD_NOT_RUN = 3
 _FAILED = ("error", "out of memory")
-_MOST_THREADS = 4096
-"""More than any machine has cores; torch and the system take no number that is far beyond it."""
-_AS_THEY_ARE = (
-    *("budget_attempts", "budget_seconds", "evaluate_every", "target", "stop_at_target"),
-    *("on_oom", "threads", "device", "time_stages"),
-)
-"""Options that are settings of the same name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +139,7 @@ class Command:
 
         assert self.seed is not None  # filled, as all of them
         assert self.keep_last is not None
-        settings, task = self._settings(), load(self.task)
+        settings, task = settings_of(vars(self)), load(self.task)
         path = self._out(settings)
         has_target = settings.target is not None or task.target is not None
         saving = Saving(folder=path / CHECKPOINTS, keep_last=self.keep_last, every_attempts=self.checkpoint_every)
@@ -199,48 +192,6 @@ class Command:
             "mlflow": lambda: sinks.MLflow(project),
         }
         return [makers[name]() for name in dict.fromkeys(self.sink)]
-
-    def _candidate(self) -> Candidate:
-        """Policy, scale, accumulate, clip and clock; what one of them cannot be is told in the option's own words."""
-        from truestep.compare.candidate import Candidate  # noqa: PLC0415 - --help does not wait for it
-
-        for option in ("policy", "scale", "clock"):
-            value = getattr(self, option)
-            if value is not None and [value] != value.split():
-                raise UsageError(f"--{option} {value!r} is not one word", hint="truestep train --help tells what it may be")
-        assert self.policy is not None
-        words = {"scale": self.scale, "accumulate": self.accumulate, "clip": self.clip, "clock": self.clock}
-        written = [
-            f"{key}={value}" for key, value in words.items() if value is not None and (key, value) != ("clock", "completed")
-        ]
-        try:
-            return Candidate.parse(" ".join([self.policy, *written]))
-        except ProtocolError as error:
-            key = error.facts.get("key")
-            if key is None:  # the policy's own
-                raise
-            hint = (error.hint or "").replace(f"{key}=", f"--{key} ")
-            raise UsageError(f"--{key} {words[key]} says nothing", hint=hint) from None
-
-    def _settings(self) -> Settings:
-        from truestep.compare.settings import clock_of, scale_of  # noqa: PLC0415 - --help does not wait for it
-        from truestep.engine.clip import ClipNorm  # noqa: PLC0415 - --help does not wait for it
-        from truestep.run import Settings  # noqa: PLC0415 - --help does not wait for it
-
-        assert self.threads is not None
-        if not 1 <= self.threads <= _MOST_THREADS:
-            raise UsageError(f"--threads {self.threads} cannot be had", hint=f"write --threads N, from 1 to {_MOST_THREADS}")
-        candidate = self._candidate()
-        return Settings(
-            policy=candidate.policy,
-            candidate=str(candidate),
-            scale=None if candidate.scale is None else scale_of(candidate.scale),
-            allow_underflow=candidate.scale == "none",
-            clip=None if candidate.clip is None else ClipNorm(candidate.clip),
-            clock=clock_of(candidate.clock or "completed"),
-            microbatches=candidate.accumulate,
-            **{name: getattr(self, name) for name in _AS_THEY_ARE},
-        )
 
     def _out(self, settings: Settings) -> Path:
         from truestep.run.folder import folder_of  # noqa: PLC0415 - --help does not wait for it

@@ -27,8 +27,8 @@ from truestep.ledger.records import counts_record, encoded
 from truestep.run.building import device_of
 from truestep.run.ending import is_out_of_memory
 from truestep.run.parent import end_with_parent
+from truestep.run.progress import Progress
 from truestep.run.settings import Settings
-from truestep.run.state import Progress
 from truestep.run.train import train
 from truestep.tasks import load
 

@@ -20,10 +20,11 @@ from truestep.ledger.sinks import Sink
 from truestep.run.building import build, device_of, on_device
 from truestep.run.ending import AttemptOutOfMemoryError, ending_of, is_out_of_memory
 from truestep.run.isolation import own_threads
+from truestep.run.progress import Progress
 from truestep.run.record import RunRecord
 from truestep.run.saving import Saver, Saving
 from truestep.run.settings import Settings
-from truestep.run.state import Progress, Run
+from truestep.run.state import Run
 from truestep.tasks import Task
 from truestep.tasks.checking import demand_task
 
