@@ -91,7 +91,8 @@ def run(name: str, command: Sequence[str], folder: Path, updates: int, surroundi
     ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     whole = children_seconds() - before
     if not spent.exists():
-        return Row(name=name, absent=(ended.stdout + ended.stderr).strip().splitlines()[-1])
+        said = (ended.stdout + ended.stderr).strip().splitlines() or [f"exit code {ended.returncode}, without a word"]
+        return Row(name=name, absent=said[-1])
     all_of_them = json.loads(spent.read_text())
     each = all_of_them[FIRST:]
     around = whole - sum(all_of_them) / 1e3
