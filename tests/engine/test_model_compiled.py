@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import truestep
 from tests.engine.loops import Batch, batch, by_hand, cross_entropy, everything, poisoned, same, weights
+from tests.profile import FULL
 
 BACKEND = "aot_eager"  # traced forward and backward as inductor's, without its 20 seconds of C++
 
@@ -113,3 +114,15 @@ def test_a_compiled_loss_says_that_its_weight_was_not_checked_and_trains_as_by_h
         by_hand(hand, steps, window, hand_loss)
     assert outcome.weight_check.startswith("not checked: the graph does not tell (CompiledFunctionBackward")
     assert same(weights(hand), weights(ours))
+
+
+@pytest.mark.skipif(not FULL, reason="ten seconds: the full profile runs it")
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch.compile reads it off every tensor that it meets
+def test_an_update_that_is_compiled_as_a_whole_makes_the_same_updates() -> None:
+    plain, ours = network(), network()
+    updates = [truestep.Update(m, torch.optim.SGD(m.parameters(), lr=0.1), loss=cross_entropy) for m in (plain, ours)]
+    updates[1] = torch.compile(updates[1], backend="eager")
+    for sizes in ([3, 5], [2], [4, 6]):  # that become symbols
+        for update in updates:
+            assert update([batch(size, size) for size in sizes]).completed
+    assert same(weights(plain), weights(ours))

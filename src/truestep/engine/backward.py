@@ -54,7 +54,7 @@ def _part(params: Sequence[Parameter]) -> None:
         if start < end:
             p.grad = gradient.clone()
         else:
-            end = start + gradient.nbytes
+            end = start + gradient.numel() * gradient.element_size()  # `nbytes` is more than torch.compile can follow
 
 
 def _in_float32(factor: float) -> float:
