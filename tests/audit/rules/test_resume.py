@@ -36,6 +36,17 @@ def test_a_save_of_an_open_window_is_named_beside_the_step():
     assert found(RULE, telling) == [("warning", 30)]
 
 
+def test_gradients_that_the_first_window_of_a_resumed_run_lacks_are_named_at_the_save():
+    for held, expected in ((1, [("warning", 30)]), (3, [])):
+        telling = Telling()
+        for _ in range(2):
+            telling.backward().backward().backward().step(last=3)
+        telling.backward().backward().tell("Saved", 30, open=(7, 8)).tell("Restored", 40, which=1)
+        for _ in range(held):
+            telling.backward(touched=(1,))
+        assert found(RULE, telling.step(optimizer=1, last=held)) == expected
+
+
 def test_gradients_that_no_step_will_use_make_no_window():
     telling = Telling().backward().tell("Saved", 30, open=(1,)).tell("Zeroed", dropped=(1,)).backward().step()
     assert found(RULE, telling) == []

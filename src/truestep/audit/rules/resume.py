@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from truestep.audit.beside import beside, companion
@@ -60,21 +61,30 @@ def _after(story: Story, order: int) -> tuple[str, ...]:
 
 
 def _open_window(story: Story) -> Iterator[Finding]:
-    """Gradients were waiting that a later step used; nothing saves them."""
+    """Gradients were waiting that a later step used, or that the resumed run's first one lacked; nothing saves them."""
     for saved in story.of(Saved):
         waiting = set(saved.open)
         step = next((each for each in story.of(Stepped) if each.order > saved.order and waiting & set(each.backwards)), None)
-        if not saved.optimizers or step is None:
+        lacking = None if step is not None else _lacking(story, saved)
+        if not saved.optimizers or (step is None and lacking is None):
             continue
-        number = len(waiting & set(step.backwards))
+        number, size = (len(waiting), lacking) if step is None else (len(waiting & set(step.backwards)), len(step.backwards))
         yield found(
-            beside(saved.site, step.site),
-            f"the checkpoint was written while {number} of {len(step.backwards)} microbatches waited for the"
-            " step: a run that resumes"
-            " from it never uses their gradients",
+            saved.site if step is None else beside(saved.site, step.site),
+            f"the checkpoint was written while {number} of {size} microbatches waited for the step: a run that resumes from it"
+            " never uses their gradients",
             severity="warning",
             fix="save after the step, when no gradients wait",
         )
+
+
+def _lacking(story: Story, saved: Saved) -> int | None:
+    """The size of windows, where the first one after a resume within the same process was as much shorter as gradients waited."""
+    restored = _restored(story, saved.order)
+    steps = [] if restored is None else [step for step in story.of(Stepped) if step.optimizer == restored.which]
+    first = next((step for step in steps if restored is not None and step.order > restored.order), None)
+    (size, _), *_ = Counter(len(step.backwards) for step in story.of(Stepped)).most_common(1) or [(0, 0)]
+    return size if first is not None and saved.open and len(first.backwards) + len(saved.open) == size else None
 
 
 def _not_restored(story: Story) -> Iterator[Finding]:
