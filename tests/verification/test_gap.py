@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from truestep.verification.gap import gaps, whole
+from truestep.verification.gap import BLOCK, _alone, _grouped, _together, _trio, gaps, whole
 
 
 def gap(arrived, plain, reference):
@@ -46,6 +46,13 @@ def test_what_is_not_finite_is_told_and_has_no_numbers(bad):
     assert not found.finite
     assert (found.relative, found.cosine, found.signed) == (None, None, None)
     assert not gap([1.0, 0.0], [1.0, 0.0], [bad, 0.0]).finite
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_on_both_sides_is_told_without_a_warning(bad):
+    found = gap([bad], [bad], [bad])
+    assert not found.finite
+    assert not any(map(math.isfinite, (found.error, found.plain_error)))
 
 
 def test_norms_hold_where_float32_squares_would_overflow_or_vanish():
@@ -90,6 +97,29 @@ def test_lengths_too_far_apart_for_an_angle_have_none(ratio):
 def test_what_judges_in_float32_is_subtracted_in_float64():
     one, other = torch.tensor([1.0]), torch.tensor([2.0**-60])
     assert gaps({"w": one}, {"w": one}, {"w": other})[0].error == 1 - 2.0**-60
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 2), (3, BLOCK), (BLOCK, 2)])
+def test_lengths_in_blocks_are_those_of_the_whole(shape, dtype):
+    torch.manual_seed(0)
+    a, f = (torch.randn(shape).to(dtype) for _ in range(2))
+    r = torch.randn(*shape[::-1], dtype=torch.float64).T if len(shape) == 2 else torch.randn(shape, dtype=torch.float64)
+    found = gaps({"w": a}, {"w": f}, {"w": r})[0]
+    wanted = [float(each.double().norm()) for each in (r, a, f, a.double() - r, f.double() - r)]
+    lengths = (found.reference, found.arrived, found.plain, found.error, found.plain_error)
+    assert lengths == pytest.approx(wanted, rel=1e-14)
+    assert found.elements == r.numel()
+
+
+def test_lengths_of_many_at_once_as_a_device_has_them_are_those_of_each_alone():
+    torch.manual_seed(0)
+    trios = [_trio(*(torch.randn(shape) for _ in range(3))) for shape in ((3,), (300, 300), (), (0,), (700, 700), (5, 2))]
+    groups = list(_grouped(trios))
+    assert 1 < len(groups) < len(trios)
+    together = [lengths for group in groups for lengths in _together(group)]
+    for one, trio in zip(together, trios, strict=True):
+        assert one == pytest.approx(_alone(trio), rel=1e-13)
 
 
 def test_many_at_once_are_as_each_alone_with_missing_empty_and_large_ones_among_them():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 TOGETHER = 2**18
-"""Elements whose differences are held at once, in float64; those of a larger tensor are held alone."""
+"""Elements whose differences are held at once on a device, in float64; those of a larger tensor are held alone."""
 
 NUMPYS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64}
 """The real formats that NumPy has too."""
 
-SHORT = 8192
-"""Elements up to which NumPy's scalar product stays in its thread, whatever library it was built with."""
+BLOCK = 8192
+"""Elements whose differences are held at once on a CPU: they stay in its cache, and NumPy's scalar product in its thread."""
 
 APART = 2.0**-36
 """The ratio of two lengths down to which `inner` tells their angle: to 2^-53 / 2^-36, the last digit that is shown of it."""
@@ -143,21 +143,22 @@ def _trio(*three: Tensor | None) -> _Trio:
 
 def _alone(trio: _Trio) -> list[float]:
     """|r|, |a|, |f|, |a - r| and |f - r| on a CPU, by NumPy: a call of torch takes three times as long, and here are ten."""
-    r, a, f = [_vector(each) for each in trio[1:]]
-    return [_length(each) for each in (r, a, f, a - r, f - r)]
+    flat = [_flat(each) for each in trio[1:]]
+    starts = range(0, max(1, len(flat[0])), BLOCK)
+    squares = [_squares(*(each[start : start + BLOCK] for each in flat)) for start in starts]
+    return [math.sqrt(sum(column)) for column in zip(*squares, strict=True)]
 
 
-def _vector(gradient: Tensor) -> npt.NDArray[np.float64]:
+def _squares(*three: npt.NDArray[Any]) -> list[float]:
+    r, a, f = [each.astype(np.float64, copy=False) for each in three]
+    square = r.dot(r)
+    apart = (a - r, f - r) if math.isfinite(square) else (r, r)  # nothing lies near to infinity, and NumPy warns of inf - inf
+    return [square, *[each.dot(each) for each in (a, f, *apart)]]
+
+
+def _flat(gradient: Tensor) -> npt.NDArray[Any]:
     held = gradient if gradient.dtype in NUMPYS else gradient.double()
-    return held.numpy(force=True).reshape(-1).astype(np.float64, copy=False)
-
-
-def _length(vector: npt.NDArray[np.float64]) -> float:
-    """Of a long one by torch, for NumPy may wake as many threads for it as there are processors."""
-    if len(vector) <= SHORT:
-        return math.sqrt(vector.dot(vector))
-    long = torch.from_numpy(vector)
-    return math.sqrt(long.dot(long).item())
+    return held.numpy(force=True).reshape(-1)
 
 
 def _together(group: Sequence[_Trio]) -> list[list[float]]:
