@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -236,6 +237,23 @@ def test_shares_are_added_as_they_are() -> None:
     assert same(weights(summed.plan.model), weights(shared.plan.model))
     assert outcome.weight is None
     assert outcome.loss == attempt.outcome.loss
+
+
+@pytest.mark.parametrize("share", [np.float32(0.5), torch.tensor(0.5), torch.tensor([0.5], dtype=torch.bfloat16), True])
+def test_a_share_of_any_number_leaves_an_outcome_of_floats(share: object) -> None:
+    update, plain = updating(cross_entropy, None), updating(cross_entropy, None)
+    for each, number in ((update, share), (plain, float(share))):
+        with each.attempt() as attempt:
+            attempt.backward(cross_entropy(each.plan.model, batch(4)), share=number)
+        assert type(attempt.outcome.loss) is float
+    assert same(weights(update.plan.model), weights(plain.plan.model))
+
+
+@pytest.mark.parametrize("share", [math.nan, math.inf, 10**400, "half", torch.ones(2)])
+def test_what_is_no_share_is_refused(share: object) -> None:
+    update = updating(cross_entropy, None)
+    with pytest.raises(WeightError, match="a share is"), update.attempt() as attempt:
+        attempt.backward(cross_entropy(update.plan.model, batch(4)), share=share)
 
 
 def test_a_share_after_relative_weights_has_no_meaning() -> None:

@@ -65,7 +65,7 @@ class TermShares:
     def given(self, loss: Tensor, share: float) -> list[Summand]:
         """A loss whose share the caller knows, unless it is 0. WeightError beside weights that are relative to each other."""
         for each in self._each.values():
-            each.given(share)
+            share = each.given(share)
         return [Summand(None, loss, share)] if share else []
 
     @property

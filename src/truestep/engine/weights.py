@@ -56,13 +56,7 @@ def sum_of(weights: Sequence[Weight]) -> Weight:
 
 
 def _number(found: Any) -> float:
-    try:
-        weight = float(found)
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise WeightError(
-            f"a weight is one number, and this is a {type(found).__name__}: {error}",
-            hint="return an int, a float or a tensor with one element",
-        ) from error
+    weight = _real("weight", found)
     if not (math.isfinite(weight) and weight >= 0.0):
         raise WeightError(
             f"a weight is a finite number of at least 0, and this is {weight}",
@@ -70,6 +64,16 @@ def _number(found: Any) -> float:
             weight=weight,
         )
     return weight
+
+
+def _real(name: str, found: Any) -> float:
+    try:
+        return float(found)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise WeightError(
+            f"a {name} is one number, and this is a {type(found).__name__}: {error}",
+            hint="give an int, a float or a tensor with one element",
+        ) from error
 
 
 class Shares:
@@ -91,7 +95,8 @@ class Shares:
         self._has_given = False
 
     def given(self, share: float) -> float:
-        """A share that the caller knows; WeightError beside weights that are only relative to each other."""
+        """A share that the caller knows, as a float; WeightError beside weights that are only relative to each other."""
+        share = _real("share", share)
         if not math.isfinite(share):
             raise WeightError(
                 f"a share is a finite number, and this is {share}", hint="give the loss's factor in the window's loss"
