@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -145,7 +145,7 @@ def summarize(lines: Iterable[Record]) -> Summary:
         seconds=stand.seconds,
         loss_scale=stand.loss_scale,
         staged_attempts=stand.staged_attempts,
-        stages=stand.stages,
+        stages=dict(stand.stages),
         wasted_attempts=waste.attempts,
         wasted_examples=waste.examples,
         wasted_seconds=waste.seconds,
@@ -170,7 +170,7 @@ class _Totals:
         self.loss_scale: tuple[float, float] | None = None
         self.seconds = 0.0
         self.staged_attempts = 0
-        self.stages: dict[str, StageTotals] = {}
+        self.stages: defaultdict[str, StageTotals] = defaultdict(StageTotals)
         self.last: Record | None = None
 
     def add(self, line: Record) -> None:
@@ -196,7 +196,7 @@ class _Totals:
     def _add_stages(self, seconds_by_stage: Mapping[str, float | str]) -> None:
         self.staged_attempts += 1
         for stage, seconds in seconds_by_stage.items():
-            totals = self.stages.setdefault(stage, StageTotals())
+            totals = self.stages[stage]
             totals.attempts += 1
             totals.seconds += float(seconds)
 
