@@ -152,6 +152,17 @@ def test_a_ratio_beyond_two_to_the_eight_asks_for_the_total(second: float) -> No
     assert attempt.outcome.completed
 
 
+def test_weights_whose_sum_no_float_holds_are_refused_in_a_block_as_in_a_call() -> None:
+    update = updating(cross_entropy, lambda data: 1e308, check_weight=False)
+    before = weights(update.plan.model)
+    with pytest.raises(WeightError, match="this is inf"):
+        update([batch(2), batch(2)])
+    with pytest.raises(WeightError, match="this is inf"), update.attempt() as attempt:
+        for _ in range(2):
+            attempt.backward(cross_entropy(update.plan.model, batch(2)), 1e308)
+    assert same(before, weights(update.plan.model))
+
+
 def test_a_declared_total_that_is_not_the_sum_is_refused() -> None:
     update = updating(loss=cross_entropy, weight=None)
     before = weights(update.plan.model)

@@ -140,7 +140,7 @@ class Shares:
         if self._sum is None:
             return 1.0
         if self._declared is None:
-            return self._sum / self._reference if self._reference else 1.0
+            return _number(self._sum) / self._reference if self._reference else 1.0
         if not math.isclose(self._declared, self._sum, rel_tol=1e-9):
             raise WeightError(
                 f"the attempt declared a total weight of {self._declared:g}, and its microbatches add up to {self._sum:g}",
