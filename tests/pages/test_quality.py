@@ -42,6 +42,13 @@ def test_the_whole_course_is_drawn_beside_it() -> None:
     assert whole.plot["data"] == near.plot["data"]
 
 
+@pytest.mark.parametrize("ends", [(1.02, 1.06), (0.86, 0.9)])
+def test_the_target_is_in_the_panel_where_all_end_on_one_side_of_it(ends: tuple[float, float]) -> None:
+    low, high = heights(drawn(0.96, fp32=[0.1, 0.8, ends[0]], fp16=[0.1, 0.8, ends[1]]))
+    assert low < min(*ends, 0.96)
+    assert high > max(*ends, 0.96)
+
+
 def test_what_ends_far_from_the_target_does_not_stretch_the_panel_and_is_named() -> None:
     without = drawn(2.0, fp32=[5.0, 3.0, 1.99], bf16=[5.0, 3.0, 2.05])
     figure = drawn(2.0, fp32=[5.0, 3.0, 1.99], bf16=[5.0, 3.0, 2.05], fp16=[5.0, 900.0, 3e4])
