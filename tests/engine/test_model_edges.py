@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 import truestep
 from tests.engine.loops import Batch, batch, by_hand, cross_entropy, everything, mlp, poisoned, same, weights
-from truestep.errors import LossError
+from truestep.errors import GradientError, LossError
 
 
 def test_a_penalty_that_overflows_at_the_loss_scale_lets_it_shrink() -> None:
@@ -112,6 +112,20 @@ def test_parameters_that_are_frozen_inside_the_loss_get_no_gradient() -> None:
     update = truestep.Update(ours, our_steps, loss=freezing)
     assert update([batch(4)]).completed
     assert same(weights(hand), weights(ours))
+
+
+@pytest.mark.parametrize("policy", ["fp32", "bf16-master"])
+def test_an_attempt_whose_parameters_are_all_frozen_inside_the_loss_is_refused(policy: str) -> None:
+    def freezing(model: nn.Module, data: Batch) -> Tensor:
+        loss = cross_entropy(model, data)
+        model.requires_grad_(False)
+        return loss
+
+    update = truestep.Update(mlp(), torch.optim.AdamW, loss=freezing, policy=policy)
+    before = weights(update.model)
+    with pytest.raises(GradientError, match="frozen inside the attempt"):
+        update([batch(4)])
+    assert same(before, weights(update.model))
 
 
 def test_examples_are_not_read_off_the_channels_of_a_list_of_images() -> None:

@@ -13,6 +13,7 @@ from torch.nn import Parameter
 from torch.overrides import has_torch_function
 
 from truestep.engine.gradients import FLOAT32_MAX
+from truestep.errors import GradientError
 
 _TORCHS = torch.autograd.backward
 _RUN = getattr(graph, "_engine_run_backward", None)
@@ -22,7 +23,7 @@ if getattr(getattr(_TORCHS, "__code__", None), "co_filename", None) != torch.aut
 
 
 def backward(losses: Sequence[Tensor], factors: Sequence[float], params: Sequence[Parameter]) -> None:
-    """Add the gradient of each loss times its factor to `.grad` of `params`, and of nothing else.
+    """Add the gradient of each loss times its factor to `.grad` of `params`, and of nothing else; GradientError without any.
 
     A factor is the seed of its loss's backward, which gives the bits that a product would give, and saves the product and the
     product's own backward. A loss in a narrower format is widened first: in float16 the factor itself might overflow.
@@ -32,14 +33,23 @@ def backward(losses: Sequence[Tensor], factors: Sequence[float], params: Sequenc
     """
     wide = tuple([loss.float() for loss in losses])
     seeds = tuple([torch.full_like(loss, _in_float32(factor)) for loss, factor in zip(wide, factors, strict=True)])
-    inputs = tuple(params)
+    inputs = _demand(params)
     unreached = [p for p in params if p.grad is None]
-    if _RUN is None or not inputs or torch.autograd.backward is not _TORCHS or _is_overridden(wide, inputs):
+    if _RUN is None or torch.autograd.backward is not _TORCHS or _is_overridden(wide, inputs):
         torch.autograd.backward(wide, seeds, inputs=inputs)
     else:
         _RUN(wide, seeds, False, False, inputs, allow_unreachable=True, accumulate_grad=True)
     if unreached:
         _part(unreached)
+
+
+def _demand(params: Sequence[Parameter]) -> tuple[Parameter, ...]:
+    if not params:  # for which torch would take every leaf of the graph
+        raise GradientError(
+            "no parameter of the optimizer takes a gradient any more",
+            hint="they were frozen inside the attempt: leave requires_grad alone until it is over",
+        )
+    return tuple(params)
 
 
 def _part(params: Sequence[Parameter]) -> None:
