@@ -8,6 +8,7 @@ from dataclasses import asdict
 from truestep.footprint.facts import Beside, Facts
 from truestep.footprint.log import CATEGORIES, Account, Attempted, Attempts
 from truestep.footprint.sizes import both, readable
+from truestep.pages.words import percent
 
 COLUMNS = ("bytes", "predicted", "measured", "a parameter", "at the peak")
 _NAMES = {
@@ -152,7 +153,7 @@ def _difference(footprint: Facts) -> Iterator[str]:
     theirs = measured.later if measured.later.peak_bytes > measured.first.peak_bytes else measured.first
     ours = predicted.later if theirs is measured.later else predicted.first
     side = "above" if error > 0 else "below"
-    how = f"{abs(error):.1%} {side} the measured peak" if error else "the measured peak to the byte"
+    how = f"{percent(abs(error), 2)} {side} the measured peak" if error else "the measured peak to the byte"
     yield f"The prediction is {how}: {_reasons(ours.account, theirs)}."
 
 

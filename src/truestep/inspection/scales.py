@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from truestep.formats import Format
 from truestep.inspection.spread import Losses, Spread, flush_bound, normal_bound, overflow_bound, split
+from truestep.pages.words import percent
 
 LOWEST, HIGHEST = -24, 32
 """The scales that tables are written for: 2^-24 to 2^32. The ranges below are not cut at them."""
@@ -49,7 +50,7 @@ class ScaleRange:
         if self.least_losses is None:
             return f"no number that {self.format} could lose"
         lost, of = self.least_losses.lost, self.least_losses.elements
-        return f"no scale loses nothing in {self.format}; 2^{self.least} loses least, {lost} of {of} ({lost / of:.3%}){seen}"
+        return f"no scale loses nothing in {self.format}; 2^{self.least} loses least, {lost} of {of} ({percent(lost / of)}){seen}"
 
     def record(self) -> dict[str, object]:
         """JSON-ready."""

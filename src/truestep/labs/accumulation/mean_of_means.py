@@ -21,6 +21,7 @@ from truestep.labs.accumulation._tokens import (
 from truestep.labs.asking.ask import Choice, Column, Number, Open, Option, Tempting
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
+from truestep.pages.words import percent
 
 BY_TOKEN = sum(loss * count for loss, count in PARTS) / TOTAL
 OF_MEANS = sum(loss for loss, _ in PARTS) / len(PARTS)
@@ -77,7 +78,7 @@ def _by_hand() -> Wrong:
         because="(2 + 4) / 2, in which no count occurs; roundings as above",
     )
     short = PARTS[0][1] / PARTS[1][1]
-    damage = f"{reached / BY_TOKEN - 1:.1%} too long; a token of the short microbatch counts {short:g} times one of the long"
+    damage = f"{percent(reached / BY_TOKEN - 1)} too long; a token of the short microbatch counts {short:g} times one of the long"
     return Wrong(how="divide each mean loss by the number of microbatches", check=check, damage=damage)
 
 

@@ -8,6 +8,7 @@ from truestep.labs.clocks._tenths import ATTEMPTS, EVERY, MICROBATCHES, SCALE, T
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 from truestep.ledger.summary import Summary
+from truestep.pages.words import percent
 
 SKIPPED = ATTEMPTS // EVERY
 COMPLETED = ATTEMPTS - SKIPPED
@@ -98,7 +99,7 @@ def _unequal(moved: float, clean: float) -> Wrong:
     return Wrong(
         how="compare the two runs at 100 attempts each",
         check=check,
-        damage=f"one of them was given {clean / moved - 1:.0%} more updates; its lead may be no more than that",
+        damage=f"one of them was given {percent(clean / moved - 1, 2)} more updates; its lead may be no more than that",
     )
 
 

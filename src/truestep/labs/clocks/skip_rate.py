@@ -15,6 +15,7 @@ from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
 from truestep.ledger.records import attempt_record, header_record
 from truestep.ledger.summary import Summary, summarize
+from truestep.pages.words import percent
 
 ATTEMPTS, SKIPPED = 40, 12
 """12 of 40 are skipped, spread evenly: three of each ten."""
@@ -80,10 +81,10 @@ def _beside(outcomes: Sequence[truestep.Outcome]) -> Check:
     record = summary.as_dict()
     return Check(
         what="in the ledger's summary beside the throughput: it is there, skip rate, reasons",
-        expected=("yes", f"{SKIPPED / ATTEMPTS:.0%}", f"{SKIPPED} non-finite input"),
+        expected=("yes", percent(SKIPPED / ATTEMPTS, 2), f"{SKIPPED} non-finite input"),
         measured=(
             "yes" if record["examples_per_second"] else "no",
-            f"{record['skip_rate']:.0%}",
+            percent(record["skip_rate"], 2),
             ", ".join(f"{skips} {reason}" for reason, skips in record["counts"]["skipped_by_reason"].items()),
         ),
         because="one record holds the three, and `truestep ledger` prints rate and throughput in one line",
@@ -111,7 +112,7 @@ def _averaged(counts: truestep.Counts) -> Wrong:
     return Wrong(
         how="print one figure: examples read a second",
         check=check,
-        damage=f"{over:.0%} more than were learnt from, and the better the more windows are dropped",
+        damage=f"{percent(over, 2)} more than were learnt from, and the better the more windows are dropped",
     )
 
 

@@ -8,6 +8,7 @@ from truestep.labs.asking.ask import Choice, Number, Open, Option, Tempting
 from truestep.labs.judging._records import BATCH, SEEDS, protocol, race, record, slower
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
+from truestep.pages.words import percent
 
 STEP, SPEED = 0.01, 1.4
 """Seconds of a float32 update, and how many times as fast a float16 one is."""
@@ -91,7 +92,7 @@ def _ranked(pair: tuple[Row, Row]) -> Wrong:
     return Wrong(
         how="rank by examples a second",
         check=check,
-        damage=f"it puts first what takes {1 / _ratio(candidate) - 1:.0%} longer to the target",
+        damage=f"it puts first what takes {percent(1 / _ratio(candidate) - 1, 2)} longer to the target",
     )
 
 

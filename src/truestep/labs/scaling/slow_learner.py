@@ -12,6 +12,7 @@ import truestep
 from truestep.labs.asking.ask import Choice, Find, Number, Open, Option, Tempting
 from truestep.labs.lab import After, Lab
 from truestep.labs.shown import Check, Edge, Shown, Table, Wrong
+from truestep.pages.words import percent
 
 SCRIPT = """\
 import torch
@@ -177,7 +178,9 @@ def _short(wrong: list[float], right: list[float]) -> Wrong:
         because="learning rate x limit / scale, from weights of 0; sixteen float32 roundings of 2^-24",
     )
     done = (wrong[0] - wrong[-1]) / (right[0] - right[-1])
-    damage = f"after {COUNT} windows it has come {done:.2%} of the way: {wrong[0]:.3f} to {wrong[-1]:.3f}, not {right[-1]:.3f}"
+    damage = (
+        f"after {COUNT} windows it has come {percent(done)} of the way: {wrong[0]:.3f} to {wrong[-1]:.3f}, not {right[-1]:.3f}"
+    )
     return Wrong(how="clip, then unscale, and watch the loss", check=check, damage=damage)
 
 
