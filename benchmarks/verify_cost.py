@@ -1,8 +1,8 @@
 """What verify costs beyond the attempts that it compares: one mixed, one plain float32 and one float64 update a window.
 
-Both sides run in turn in one process, with few windows and with many, and what one more window costs is the slope of their
-medians, in seconds of the processor: what else runs on the machine does not count. What verify costs once, above all counting
-the roundings of the first window, is printed apart.
+Both sides run in turn in one process. What one more window costs is the median of all windows that follow the first few, and what
+the verdict takes longer for each of them, in seconds of the processor. What verify costs once, above all counting the roundings
+of the first window, is printed apart.
 
     python benchmarks/verify_cost.py [--task bytes-lm] [--policy bf16] [--attempts 4 20] [--rounds 7]
 """
@@ -13,6 +13,8 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import torch
 
@@ -25,7 +27,8 @@ from truestep.verification.subject import Full, Subject
 from truestep.verification.subject_task import full_batches
 from truestep.verification.subject_update import subject_of_update
 
-Side = Callable[[Subject, list[Full]], None]
+Side = Callable[[Subject], tuple[Callable[[Full], object], Callable[[], object]]]
+"""What is done with each window, and what at the end."""
 
 
 def prepared(name: str, policy: str, attempts: int) -> tuple[Subject, list[Full]]:
@@ -37,10 +40,11 @@ def prepared(name: str, policy: str, attempts: int) -> tuple[Subject, list[Full]
     return subject_of_update(begun.update, title=name), list(full_batches(task, begun, seed=0, attempts=attempts))
 
 
-def bare(subject: Subject, fulls: list[Full]) -> None:
+def bare(subject: Subject) -> tuple[Callable[[Full], object], Callable[[], object]]:
     """The three computations of each window and nothing else."""
     trained = subject.named().trained
-    for full in fulls:
+
+    def attempt(full: Full) -> None:
         with subject.in_float32():
             _gradients(subject, full, trained)
             doubles = full._replace(window=_doubles(full.window), joined=_doubles(full.joined))
@@ -48,13 +52,46 @@ def bare(subject: Subject, fulls: list[Full]) -> None:
                 _gradients(subject, doubles, trained)
         subject.attempt(full.window)
 
+    return attempt, lambda: None
 
-def verified(subject: Subject, fulls: list[Full]) -> None:
+
+def verified(subject: Subject) -> tuple[Callable[[Full], object], Callable[[], object]]:
     """As `truestep.verify` does, from the first window to the verdict."""
     comparison = Comparison(subject)
-    for full in fulls:
-        comparison.attempt(full)
-    assert comparison.result().passed
+    return comparison.attempt, comparison.result
+
+
+class Spent(NamedTuple):
+    """Seconds of the processor."""
+
+    first: float
+    """All of the first few windows."""
+    more: list[float]
+    """Each window that followed."""
+    verdicts: tuple[float, float]
+    """After the first few, and after all."""
+
+
+def spent(side: Side, subject: Subject, fulls: list[Full], *, few: int) -> Spent:
+    """One side, once."""
+    attempt, verdict = side(subject)
+    first = [seconds(partial(attempt, full)) for full in fulls[:few]]
+    soon = seconds(verdict)
+    more = [seconds(partial(attempt, full)) for full in fulls[few:]]
+    return Spent(sum(first), more, (soon, seconds(verdict)))
+
+
+def seconds(function: Callable[[], object]) -> float:
+    """What it takes."""
+    start = time.process_time()
+    function()
+    return time.process_time() - start
+
+
+def one_more(every: list[Spent]) -> float:
+    """What a window costs."""
+    verdicts = [(late - soon) / len(each.more) for each in every for soon, late in [each.verdicts]]
+    return statistics.median(window for each in every for window in each.more) + statistics.median(verdicts)
 
 
 def main() -> None:
@@ -67,19 +104,14 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     few, many = asked.attempts
-    seconds: dict[tuple[Side, int], list[float]] = {(side, count): [] for side in (bare, verified) for count in (few, many)}
+    found: dict[Side, list[Spent]] = {bare: [], verified: []}
     for _ in range(asked.rounds + 1):
-        for (side, count), found in seconds.items():
-            subject, fulls = prepared(asked.task, asked.policy, count)
-            start = time.process_time()
-            side(subject, fulls)
-            found.append(time.process_time() - start)
-    median = {which: statistics.median(found[1:]) for which, found in seconds.items()}  # the first round warms up
-    more = {side: (median[side, many] - median[side, few]) / (many - few) for side in (bare, verified)}
-    once = median[verified, few] - few * more[verified]
-    times = more[verified] / more[bare]
+        for side, every in found.items():
+            every.append(spent(side, *prepared(asked.task, asked.policy, many), few=few))
+    plain, more = (one_more(every[1:]) for every in found.values())  # the first round warms up
+    once = statistics.median(each.first + each.verdicts[0] for each in found[verified][1:]) - few * more
     print(f"one more window of {asked.task} under {asked.policy}, in CPU ms")
-    print(f"{1e3 * more[bare]:.2f} bare, {1e3 * more[verified]:.2f} verified, {times:.3f} times; once {1e3 * once:.1f}")
+    print(f"{1e3 * plain:.2f} bare, {1e3 * more:.2f} verified, {more / plain:.3f} times; once {1e3 * once:.1f}")
 
 
 if __name__ == "__main__":

@@ -28,11 +28,11 @@ class TorchRandomState(NamedTuple):
     def now(device: torch.device) -> TorchRandomState:
         """A copy of the present states."""
         cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-        return TorchRandomState(torch.get_rng_state(), device, cuda)
+        return TorchRandomState(torch.default_generator.get_state(), device, cuda)
 
     def restore(self) -> None:
         """Make these the present states."""
-        torch.set_rng_state(self.cpu)
+        torch.default_generator.set_state(self.cpu)
         if self.cuda is not None:
             torch.cuda.set_rng_state(self.cuda, self.device)
 

@@ -63,6 +63,7 @@ class Comparison:
         self._rounded: Roundings | None = None
         self._plain: Roundings | None = None
         self._before: Gradients | None = None
+        self._named: Named | None = None
         self._drawn: Draws | None = None
         self._suspect: Suspect | None = None
         self._left: str | None = None
@@ -74,7 +75,8 @@ class Comparison:
         self._attempts += 1
         self._microbatches = self._microbatches or len(full.window)
         self._drawn = Draws.now(subject.device) if self._drawn is None else self._drawn.again()
-        named, scale = subject.named(), subject.scale()
+        named = self._named = subject.named(self._named)
+        scale = subject.scale()
         start = Snapshot(named.tensors, self._drawn)
         found, held = self._references(full, named, start), named.stepped
         arrival = Arrival(subject.optimizers, subject.names, known=named.names)
@@ -167,7 +169,8 @@ class Comparison:
 
     def _references(self, full: Full, named: Named, start: Snapshot) -> References:
         counting = Counting() if self._plain is None else None
-        found = references(self._subject, full, named.trained, drawn=start.drawn, counting=counting)
+        buffers = named.parts.buffers
+        found = references(self._subject, full, named.trained, buffers=buffers, drawn=start.drawn, counting=counting)
         if counting is not None:
             self._plain = counting.seen(microbatches=1)
         return found

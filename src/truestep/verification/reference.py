@@ -22,7 +22,7 @@ from truestep.tasks.place import line_of
 from truestep.verification.draws import Draws
 from truestep.verification.kinks import Kinks
 from truestep.verification.roundings import Counting
-from truestep.verification.subject import Full, Subject, tensors_of
+from truestep.verification.subject import Full, Subject
 from truestep.verification.subject_join import mapped
 
 Gradients = Mapping[str, Tensor]
@@ -42,17 +42,24 @@ class References:
 
 
 def references(
-    subject: Subject, full: Full, trained: Params, *, drawn: Draws | None = None, counting: Counting | None = None
+    subject: Subject,
+    full: Full,
+    trained: Params,
+    *,
+    buffers: Buffers | None = None,
+    drawn: Draws | None = None,
+    counting: Counting | None = None,
 ) -> References:
     """Both from the present state, which is afterwards as it was: parameters, gradients, buffers, random state.
 
     Args:
         trained: whose gradients these are, by name.
+        buffers: the model's, where somebody has them already.
         drawn: the present random state, where somebody has it already.
         counting: counts what the float32 pass rounds to.
     """
     device, weights = subject.device, subject.weights(full.window) if subject.counts else None
-    with subject.in_float32(), _as_before(subject, drawn) as again:
+    with subject.in_float32(), _as_before(subject, drawn, buffers) as again:
         with counting or nullcontext():
             plain = _plain(subject, full, trained, weights)
         first = TorchRandomState.now(device)
@@ -68,8 +75,8 @@ def references(
 
 def drew_alike(one: TorchRandomState, other: TorchRandomState) -> bool:
     """Whether two passes have moved torch's generators to the same place, that of the device too."""
-    pairs = [(one.cpu, other.cpu), *([] if one.cuda is None or other.cuda is None else [(one.cuda, other.cuda)])]
-    return all(torch.equal(*pair) for pair in pairs)
+    alike = torch.equal(one.cpu, other.cpu)
+    return alike and (one.cuda is None or other.cuda is None or torch.equal(one.cuda, other.cuda))
 
 
 def kinks_of(subject: Subject, full: Full, *, doubled: bool) -> Kinks:
@@ -138,9 +145,9 @@ def _dense(gradient: Tensor) -> Tensor:
 
 
 @contextmanager
-def _as_before(subject: Subject, drawn: Draws | None = None) -> Iterator[Callable[[], None]]:
+def _as_before(subject: Subject, drawn: Draws | None = None, buffers: Buffers | None = None) -> Iterator[Callable[[], None]]:
     """Buffers and random state, at the end and whenever it is called; a plain forward and backward write no parameter."""
-    buffers, drawn = Buffers(subject.model), drawn or Draws.now(subject.device)
+    buffers, drawn = buffers or Buffers(subject.model), drawn or Draws.now(subject.device)
     buffers.keep()
 
     def again() -> None:
@@ -159,7 +166,7 @@ def _doubled(subject: Subject, trained: Params) -> Iterator[None]:
 
     In their own place: a loss that reaches the model by another way than its argument sees them too.
     """
-    own = [*trained.values(), *tensors_of(subject.model)]
+    own = [*trained.values(), *subject.model.parameters(), *subject.model.buffers()]
     held = {id(tensor): (tensor, tensor.data) for tensor in own if tensor.is_floating_point()}
     try:
         for tensor, data in held.values():

@@ -19,6 +19,7 @@ from truestep.engine.terms import Loss, TermShares
 from truestep.engine.weights import LossIs, Weight, sum_of
 from truestep.errors import LossError
 from truestep.tasks.place import line_of
+from truestep.verification.parts import Parts
 
 
 class Full(NamedTuple):
@@ -45,12 +46,8 @@ class Named(NamedTuple):
     """Of each parameter that is stepped, and of the model's, by its id."""
     tensors: tuple[Tensor, ...]
     """These parameters and the model's buffers: all that an attempt may write."""
-
-
-def tensors_of(model: nn.Module) -> list[Any]:
-    """Its parameters and buffers in one walk, which `parameters` and `buffers` take one each for; shared ones more than once."""
-    held = [held for module in model.modules() for held in (*module._parameters.values(), *module._buffers.values())]
-    return [each for each in held if each is not None]
+    parts: Parts
+    """What all of this was found in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,14 +84,16 @@ class Subject:
         first: Tensor = next(every)
         return first.device
 
-    def named(self) -> Named:
-        """The parameters as they stand; they are looked up once an attempt, for that takes long in a model of many."""
-        names, own = self.names(), tensors_of(self.model)
+    def named(self, known: Named | None = None) -> Named:
+        """The parameters as they stand: those that are `known`, where they are the same still."""
+        if known is not None and known.parts.same:
+            return known
+        names, parts = self.names(), Parts(self.model, self.optimizers)
         stepped = {names[id(p)]: p for p in parameters_of(*self.optimizers)}
-        every = stepped | {names[id(held)]: held for held in own if id(held) in names}
+        every = stepped | dict(self.model.named_parameters())
         trained = {name: p for name, p in every.items() if p.requires_grad}
-        tensors = {id(each): each for each in (*stepped.values(), *own)}
-        return Named(trained, frozenset(stepped), names, tuple(tensors.values()))
+        tensors = {id(each): each for each in (*stepped.values(), *parts.tensors)}
+        return Named(trained, frozenset(stepped), names, tuple(tensors.values()), parts)
 
     def weights(self, window: Sequence[Any]) -> list[Weight]:
         """What each microbatch of `window` weighs; 1 for losses that come as shares, which nobody weighs."""
