@@ -134,26 +134,30 @@ class _Trio(NamedTuple):
 
 
 def _trio(*three: Tensor | None) -> _Trio:
-    found = next(each for each in three if each is not None)
-    r, a, f = [torch.zeros_like(found) if each is None else each for each in three]
-    if found.is_complex():
-        r, a, f = map(torch.view_as_real, (r, a, f))
-    return _Trio(found.numel(), r, a, f)
+    r, a, f = three
+    if r is None or a is None or f is None:
+        found = next(each for each in three if each is not None)
+        r, a, f = [torch.zeros_like(found) if each is None else each for each in three]
+    if r.is_complex():
+        return _Trio(r.numel(), *map(torch.view_as_real, (r, a, f)))
+    return _Trio(r.numel(), r, a, f)
 
 
 def _alone(trio: _Trio) -> list[float]:
     """|r|, |a|, |f|, |a - r| and |f - r| on a CPU, by NumPy: a call of torch takes three times as long, and here are ten."""
-    flat = [_flat(each) for each in trio[1:]]
-    starts = range(0, max(1, len(flat[0])), BLOCK)
-    squares = [_squares(*(each[start : start + BLOCK] for each in flat)) for start in starts]
-    return [math.sqrt(sum(column)) for column in zip(*squares, strict=True)]
+    r, a, f = _flat(trio.reference), _flat(trio.arrived), _flat(trio.plain)
+    squares = _squares(r[:BLOCK], a[:BLOCK], f[:BLOCK])
+    for start in range(BLOCK, len(r), BLOCK):
+        block = slice(start, start + BLOCK)
+        squares = [one + more for one, more in zip(squares, _squares(r[block], a[block], f[block]), strict=True)]
+    return [math.sqrt(square) for square in squares]
 
 
-def _squares(*three: npt.NDArray[Any]) -> list[float]:
-    r, a, f = [each.astype(np.float64, copy=False) for each in three]
+def _squares(r: npt.NDArray[Any], a: npt.NDArray[Any], f: npt.NDArray[Any]) -> list[float]:
+    r, a, f = r.astype(np.float64, copy=False), a.astype(np.float64, copy=False), f.astype(np.float64, copy=False)
     square = r.dot(r)
     apart = (a - r, f - r) if math.isfinite(square) else (r, r)  # nothing lies near to infinity, and NumPy warns of inf - inf
-    return [square, *[each.dot(each) for each in (a, f, *apart)]]
+    return [square, a.dot(a), f.dot(f), *[each.dot(each) for each in apart]]
 
 
 def _flat(gradient: Tensor) -> npt.NDArray[Any]:
