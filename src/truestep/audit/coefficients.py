@@ -15,6 +15,7 @@ def plain(story: Story, each: Weighed) -> Weighed:
 
     Without those that leave a mean, where some do: a coefficient may be the inverse of that number by chance.
     """
+    each = each.over_own_counts().without_own_scale()
     if each.divisions is not None:
         return each
     own = [divisor for divisor in each.shares[-1].multiplied if _multiplies(story, each.backwards[-1], divisor)]

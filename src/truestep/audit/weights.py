@@ -10,7 +10,7 @@ from itertools import combinations
 from truestep.audit.events import Backward, Edited, Share
 from truestep.audit.site import Site
 from truestep.audit.story import Story, Window
-from truestep.audit.windows import after_used, close, unscaled_by_hand
+from truestep.audit.windows import after_used, close, left_behind, unscaled_by_hand
 
 ALONG = 1e-3
 """1 - cosine up to which gradients were rescaled and not changed otherwise."""
@@ -25,6 +25,8 @@ class Weighed:
     shares: tuple[Share, ...]
     aside: tuple[float, ...] = ()
     """Coefficients of the loss that the shares leave out, as what they divide by."""
+    undone: float = 1.0
+    """A scale of the script's own that the shares leave out, by which the gradients were divided, as that ratio."""
 
     @property
     def number(self) -> int:
@@ -45,7 +47,7 @@ class Weighed:
     def rescaled(self) -> float:
         """What gradients were multiplied by afterwards, by hand, all alike; 1 where they were not."""
         if self.edits:
-            return math.prod(ratios[0] for ratios in self.edits.values())
+            return math.prod(ratios[0] for ratios in self.edits.values()) / self.undone
         judged = None if self.window.step is None else self.window.step.judged
         along = judged is not None and judged.cosine is not None and judged.cosine > 1 - ALONG and math.isfinite(judged.ratio)
         return judged.ratio if judged is not None and along and not close(judged.ratio, 1.0, 0.01) else 1.0
@@ -73,6 +75,21 @@ class Weighed:
     def without(self, coefficients: tuple[float, ...]) -> Weighed:
         """As it would be if the loss had not been multiplied by the inverse of these."""
         return replace(self, shares=tuple(_without(share, coefficients) for share in self.shares), aside=coefficients)
+
+    def without_own_scale(self) -> Weighed:
+        """As it would be if the loss had not been multiplied by what one line divided the gradients by."""
+        ratios = [found[0] for found in self.edits.values() if found[0] < 1.0]
+        own = next((each for each in self.shares[-1].multiplied if any(close(each, ratio) for ratio in ratios)), None)
+        alike = own is not None and all(own in share.divisors for share in self.shares)
+        return replace(self.without((own,)), aside=self.aside, undone=own) if own is not None and alike else self
+
+    def over_own_counts(self) -> Weighed:
+        """With sums that were divided by a number of their own microbatch, as by its positives, as the means that they are."""
+        given = [share.divisors for share in self.shares]
+        if not all(share.summed for share in self.shares) or len({len(each) for each in given}) > 1:
+            return self
+        own = next((place for place, found in enumerate(zip(*given, strict=True)) if not close(max(found), min(found))), None)
+        return self if own is None else replace(self, shares=tuple(_over(share, own) for share in self.shares))
 
     def divided_by(self, number: float) -> bool:
         """Whether the loss was divided by a number, alone or as a product of several."""
@@ -118,6 +135,7 @@ def weighed(story: Story, optimizer: int) -> Iterator[Weighed]:
             continue
         if (
             alike(used)
+            and left_behind(window) is None
             and not _parts_of_one(story, used)
             and len({share.node for share in shares}) == 1
             and all(math.isfinite(each.weight) for each in shares)
@@ -131,9 +149,13 @@ def _by_example(share: Share, backward: Backward, microbatches: int) -> Share:
     examples = float(backward.examples or 0)
     if not share.summed or examples not in share.divisors or examples == microbatches:
         return share
-    left = list(share.divisors)
-    left.remove(examples)
-    return replace(share, weight=1 / examples / math.prod(left), elements=examples, divisors=tuple(left))
+    return _over(share, share.divisors.index(examples))
+
+
+def _over(share: Share, place: int) -> Share:
+    """A sum as the mean over what its divisor at this place counts."""
+    count, left = share.divisors[place], share.divisors[:place] + share.divisors[place + 1 :]
+    return replace(share, weight=1 / count / math.prod(left), elements=count, divisors=left)
 
 
 def _without(share: Share, coefficients: tuple[float, ...]) -> Share:

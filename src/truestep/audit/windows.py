@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
-from truestep.audit.events import Clipped, Edited, Unscaled, Updated
+from truestep.audit.events import Backward, Clipped, Edited, Unscaled, Updated
 from truestep.audit.story import Kind, Story, Window
 
 ALONG = 1e-3
@@ -69,6 +70,13 @@ def after_used(window: Window, events: Iterable[Kind]) -> list[Kind]:
     """Those that lie after the last of these backwards."""
     last = window.used[-1].order if window.used else -1
     return [event for event in events if event.order > last]
+
+
+def left_behind(window: Window) -> tuple[Backward, Backward] | None:
+    """A backward that was to look around, and the one elsewhere that was added to it; None for a sum over several places."""
+    pairs = [pair for pair in pairwise(window.used) if window.optimizer in pair[1].elsewhere]
+    searches = window.step is not None and window.step.closure
+    return pairs[0] if len(pairs) == 1 or (pairs and searches) else None
 
 
 def scaled(window: Window) -> bool:

@@ -113,6 +113,29 @@ def test_a_sum_over_the_examples_of_a_microbatch_is_their_mean():
         assert found(RULE, run(*shares, examples=8)) == expected * 2
 
 
+def test_a_scale_of_the_scripts_own_that_was_undone_is_no_weight():
+    for divisors, expected in (((), [("warning", 10)]), ((4.0,), []), ((4.0, 4.0), [("error", 9)])):
+        scaled = replace(share(*divisors, 1 / 1024), multiplied=(1 / 1024,))
+        assert found(RULE, run(*[scaled] * 4, edits=[(18, 1 / 1024)])) == expected * 2
+
+
+def test_a_backward_that_was_to_look_around_is_no_microbatch():
+    telling = Telling().tell("OptimizerMade").backward(share=share()).backward(share=share(), kept=(0,), elsewhere=(0,))
+    assert found(RULE, telling.step(last=2)) == []
+
+
+def test_sums_over_the_positives_of_each_microbatch_are_means():
+    for divisors, expected in (((), [("warning", 10)]), ((4.0,), []), ((4.0, 4.0), [("error", 9)])):
+        shares = []
+        for positives in (5.0, 3.0, 7.0, 5.0):
+            weight = 2.0 / positives  # whatever its coefficient
+            for divisor in divisors:
+                weight /= divisor
+            given = (*divisors, positives)
+            shares.append(Share(weight=weight, elements=20.0, node="SmoothL1LossBackward0", divisors=given, summed=True))
+        assert found(RULE, run(*shares)) == expected * 2
+
+
 def test_a_coefficient_that_the_text_shows_is_set_aside(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("alpha = 0.3\nloss = (1 - alpha) * task(x)\nloss.backward()\n")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 from truestep.audit.events import Backward, Raised, Stepped, Zeroed
 from truestep.audit.finding import Finding, Rule, found
 from truestep.audit.story import Story, Window
-from truestep.audit.windows import damage_of, gradients_of
+from truestep.audit.windows import damage_of, gradients_of, left_behind
 
 AGREES = 0.01
 """Relative difference of a gradient up to which its damage is not measured."""
@@ -85,10 +84,9 @@ def _kept(story: Story, window: Window) -> Iterator[Finding]:
 
 def _elsewhere(window: Window) -> Iterator[Finding]:
     """A backward added to what one before the weights moved had left, as the first of a sharpness-aware step."""
-    pairs = [pair for pair in pairwise(window.used) if window.optimizer in pair[1].elsewhere]
-    searches = window.step is not None and window.step.closure
-    if len(pairs) == 1 or (pairs and searches):  # a sum over several places, other than a search's, is accumulation-weight's
-        before, backward = pairs[0]
+    pair = left_behind(window)
+    if pair is not None:
+        before, backward = pair
         yield found(
             backward.site,
             f"all weights were moved after the backward at {before.site}, whose gradients were never cleared: this one, made"

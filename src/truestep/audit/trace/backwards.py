@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from truestep.audit.trace.parts import Watcher
 
 
-WHOLE = 0.99
-"""The least weight of a loss that nothing divides."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Before:
     """What stands when a backward begins; what its graph tells, and its loss, where they are looked at."""
@@ -142,8 +138,7 @@ class Backwards:
         touched = list(first)
         reached = frozenset(first.values()).union(*written.values()) if recorder.judging else None
         held = norm([each for track in touched for each in gradients(track.parameters)]) if recorder.judging else None
-        whole = before.shares and before.shares[0].weight * before.shares[0].elements >= WHOLE  # where a mean over places divides
-        elsewhere = [track for track in touched if whole and track.number in before.kept and track.left_behind()]
+        elsewhere = [track for track in touched if track.number in before.kept and track.left_behind()]
         forward = modules.take()
         low = self._watcher.autocasts.take()
         event = recorder.emit(
@@ -181,6 +176,7 @@ class Backwards:
         )
         for track in elsewhere:
             track.expected.clear_right()
+            track.held = 0.0
         for track in touched:
             self._joins(track, event, before)
             track.fit = held is None or math.isfinite(held) or math.isfinite(norm(gradients(track.parameters)))
@@ -203,6 +199,7 @@ class Backwards:
         if not recorder.judging:
             track.standing = standing(track.parameters, most=1)
         track.backwards.append(event.number)
+        track.held += math.nan if event.share is None else event.share.weight * event.share.elements
         track.weights = track.weights_now() if recorder.judging else None
         track.sites[event.number] = event.site
         track.stale = False

@@ -65,7 +65,7 @@ class Clearings:
             weights_moved=None if (moved := track.moved()) is None else bool(moved),
         )
         track.dropped += track.backwards
-        track.backwards = []
+        track.backwards, track.held = [], 0.0
         track.expected.clear()
         track.carried = 1.0
 

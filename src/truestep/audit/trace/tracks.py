@@ -19,6 +19,9 @@ Standing = dict[int, tuple[int, int]]
 """For each parameter with a gradient, which one it is and how often it was written."""
 
 
+WHOLE = 0.99
+"""The least weight of losses that nothing divides."""
+
 LOW = (torch.float16, torch.bfloat16)
 """The formats narrower than float32 that people keep weights in."""
 
@@ -49,6 +52,8 @@ class Track:
     attempts: int = 0
     weights: tuple[Tensor, ...] | None = None
     """The norm of each weight when the last backward ended; None where it was not looked."""
+    held: float = 0.0
+    """The weight of the losses whose gradients are there, together: 1 for an undivided mean; NaN where it is not known."""
     seen_shadows: int = 0
     told: set[torch.dtype | str] = field(default_factory=set)
     expected: Expected = field(default_factory=Expected)
@@ -73,17 +78,18 @@ class Track:
         return [each for each, before, now in pairs if bool(before != now)]
 
     def left_behind(self) -> bool:
-        """Whether all weights were moved away from under the open window's gradients; those whose gradient is zero may stay.
+        """Whether all weights were moved away from under gradients of a whole loss; those whose gradient is zero may stay.
 
-        What attacks a part of the weights, such as the embeddings, may well add what it finds there.
+        A mean over several places divides each loss by their number, and what attacks a part of the weights, such as the
+        embeddings, may well add what it finds there.
         """
-        moved = [] if self.stale or not self.backwards else self.moved()
+        moved = [] if self.stale or not self.held >= WHOLE else self.moved()
         known = {id(each) for each in moved or ()}
         return bool(known) and all(id(each) in known or not each.grad.any() for each in self.parameters if each.grad is not None)
 
     def reset(self) -> None:
         """The next window begins."""
-        self.backwards, self.dropped, self.sites = [], [], {}
+        self.backwards, self.dropped, self.sites, self.held = [], [], {}, 0.0
         self.expected.clear()
         self.stale, self.judged = True, False
         self.carried = 1.0
