@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import truestep
-from tests.engine.loops import Batch, batch, mlp, poisoned
+from tests.engine.loops import Batch, batch, cross_entropy, mlp, poisoned
 
 
 class Passing(torch.autograd.Function):
@@ -80,3 +80,16 @@ def test_nothing_of_a_window_outlives_its_attempt(block: bool, several: bool, en
     assert update.counts.skipped == 2 * (end == "skipped")
     assert len(watched) >= 18
     assert [tuple(alive.shape) for one in watched if (alive := one()) is not None] == []
+
+
+@pytest.mark.parametrize("policy", ["fp32", "bf16-master"])
+def test_nor_do_the_gradients_of_one_that_was_abandoned(policy: str) -> None:
+    update = truestep.Update(mlp(), torch.optim.AdamW, loss=cross_entropy, policy=policy)
+    with pytest.raises(ArithmeticError) as caught, update.attempt(total=2) as attempt:
+        with attempt.autocast():
+            loss = update.plan.loss(update.model, batch(2))
+        attempt.backward(loss, 2)
+        watched = [weakref.ref(p.grad) for p in update.model.parameters()]
+        raise ArithmeticError("of the user's own")
+    caught.value.__traceback__ = None
+    assert [one() for one in watched] == [None] * 4

@@ -193,6 +193,7 @@ class Work:
         if not self.decided:
             self.undo()
         self._gradients, self._last = [], None
+        self._seal.release()
         self._recording.forget()
 
     def report(self, skip: Skip | None, counts: Counts, next_scale: LossScale, weight_check: WeightChecks) -> Outcome:
