@@ -43,6 +43,9 @@ CHANGES = {
     "a module more": lambda model, optimizer: model.append(nn.Linear(1, 1)),
     "a module within another more": lambda model, optimizer: model[2].append(nn.Linear(1, 1)),
     "a group more": lambda model, optimizer: optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))]}),
+    "another in a group": lambda model, optimizer: optimizer.param_groups[0]["params"].__setitem__(
+        0, nn.Parameter(torch.ones(1))
+    ),
     "one parameter less": lambda model, optimizer: optimizer.param_groups[0]["params"].pop(),
 }
 

@@ -1,5 +1,7 @@
 """The full batch in float32 and float64, from a state that stays as it is."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch import nn
@@ -131,3 +133,28 @@ def test_a_snapshot_returns_to_the_weights_that_the_optimizer_steps_too(policy):
     with start():
         again = found_of(subject, full).judge
     assert all(torch.equal(again[name], before[name]) and not torch.equal(after[name], before[name]) for name in before)
+
+
+def test_counts_are_taken_once_for_both_references_and_another_weight_is_asked_of_doubles_too():
+    model, seen = nn.Linear(3, 2), []
+
+    def summed(x):
+        seen.append(x.dtype)
+        return float(x.abs().sum())
+
+    own = subject_of_step(
+        lambda window: None,
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        loss=lambda model, x: model(x).square().mean(),
+        weight=summed,
+    )
+    full = full_of(torch.rand(4, 3) + 1, torch.rand(2, 3) + 1)
+    assert not own.counts
+    assert found_of(own, full).why_not is None
+    assert seen == [torch.float32] * 2 + [torch.float64] * 2
+    counting = dataclasses.replace(own, counts=True)
+    seen.clear()
+    assert found_of(counting, full).why_not is None
+    assert seen == [torch.float32] * 2
+    assert subject_of(model).counts

@@ -26,14 +26,16 @@ class _Twister(NamedTuple):
     a window. The memory where it lies tells at once whether anything was drawn.
     """
 
-    present: Callable[[], object]
-    """What is there now, which is another object where somebody has put another generator in its place."""
+    beside: Callable[[], object]
+    """What else tells that it is the same, by being one object: the generator itself, or a number that it keeps for later."""
     read: Callable[[], Any]
     write: Callable[[Any], None]
     address: Callable[[], int | None]
     """Where its words and its place lie at present; None where nobody knows."""
-    told: Callable[[Any], bytes | None]
-    """The same bytes by its state; None where that holds more, such as the other half of a pair of normal numbers."""
+    told: Callable[[Any], bytes]
+    """The same bytes by its state."""
+    half: Callable[[Any], bool]
+    """Whether its state holds more than these bytes: the other half of a pair of normal numbers, for the next call."""
     end: int
     """Where among these bytes the end with the place begins."""
 
@@ -42,20 +44,27 @@ class _Moment:
     """One generator at one moment."""
 
     def __init__(self, twister: _Twister) -> None:
-        self._twister, self._present, self._state = twister, twister.present(), twister.read()
+        self._twister, self._state, self._beside = twister, twister.read(), twister.beside()
         address = twister.address()
-        known = address is not None and ctypes.string_at(address, _WORDS) == twister.told(self._state)
-        self._seen = (ctypes.c_char * _END).from_address(address + twister.end) if address is not None and known else None
-        self._end = None if self._seen is None else self._seen.raw
+        self._words = None if address is None else ctypes.string_at(address, _WORDS)
+        self._seen: Any = None
+        if address is not None and self._words == twister.told(self._state) and not twister.half(self._state):
+            self._seen = (ctypes.c_char * _END).from_address(address + twister.end)
+            self._end = self._seen.raw
 
     @property
     def is_now(self) -> bool:
         """Whether it is known that nothing was drawn since. The memory of a generator that was replaced may be gone."""
-        return self._seen is not None and self._twister.present() is self._present and self._seen.raw == self._end
+        return self._seen is not None and self._twister.beside() is self._beside and self._seen.raw == self._end
 
     def again(self) -> _Moment:
         """The present one: this very one where nothing was drawn."""
-        return self if self.is_now else _Moment(self._twister)
+        if self.is_now:
+            return self
+        now = _Moment(self._twister)
+        if now._words == self._words:  # what was drawn is a half that was kept, and these words do not show it
+            now._seen = None
+        return now
 
     def restore(self) -> None:
         """Make this the present one."""
@@ -92,9 +101,9 @@ def _pythons_address() -> int | None:
     return id(generator) + object.__basicsize__ if known else None
 
 
-def _told_by_python(state: Any) -> bytes | None:
-    _, (*words, place), half = state
-    return np.array([place, *words], np.uint32).tobytes() if half is None else None
+def _told_by_python(state: Any) -> bytes:
+    *words, place = state[1]
+    return np.array([place, *words], np.uint32).tobytes()
 
 
 def _numpys_address() -> int | None:
@@ -103,24 +112,25 @@ def _numpys_address() -> int | None:
     return generator.ctypes.state_address if isinstance(generator, np.random.MT19937) else None
 
 
-def _told_by_numpy(state: Any) -> bytes | None:
-    words, place = state["state"]["key"], state["state"]["pos"]
-    return None if state["has_gauss"] else np.append(words, np.uint32(place)).tobytes()
+def _told_by_numpy(state: Any) -> bytes:
+    return np.append(state["state"]["key"], np.uint32(state["state"]["pos"])).tobytes()
 
 
 _PYTHONS = _Twister(
-    present=lambda: random.getstate,
+    beside=lambda: getattr(getattr(random.getstate, "__self__", None), "gauss_next", None),
     read=random.getstate,
     write=random.setstate,
     address=_pythons_address,
     told=_told_by_python,
+    half=lambda state: state[2] is not None,
     end=0,
 )
 _NUMPYS = _Twister(
-    present=np.random.get_bit_generator,  # type: ignore[attr-defined]  # numpy's stubs lack it
+    beside=np.random.get_bit_generator,  # type: ignore[attr-defined]  # numpy's stubs lack it
     read=lambda: np.random.get_state(legacy=False),
     write=np.random.set_state,
     address=_numpys_address,
     told=_told_by_numpy,
+    half=lambda state: bool(state["has_gauss"]),
     end=_WORDS - _END,
 )
