@@ -96,9 +96,8 @@ class Draws(NamedTuple):
 
 def _pythons_address() -> int | None:
     """Behind the head of its object, in CPython."""
-    generator = getattr(random.getstate, "__self__", None)
-    known = sys.implementation.name == "cpython" and type(generator) is random.Random
-    return id(generator) + object.__basicsize__ if known else None
+    known = sys.implementation.name == "cpython" and type(_PYTHON) is random.Random
+    return id(_PYTHON) + object.__basicsize__ if known else None
 
 
 def _told_by_python(state: Any) -> bytes:
@@ -116,8 +115,10 @@ def _told_by_numpy(state: Any) -> bytes:
     return np.append(state["state"]["key"], np.uint32(state["state"]["pos"])).tobytes()
 
 
+_PYTHON = getattr(random.getstate, "__self__", None)
+"""The object that the functions of `random` are methods of."""
 _PYTHONS = _Twister(
-    beside=lambda: getattr(getattr(random.getstate, "__self__", None), "gauss_next", None),
+    beside=lambda: getattr(_PYTHON, "gauss_next", None),
     read=random.getstate,
     write=random.setstate,
     address=_pythons_address,

@@ -41,8 +41,7 @@ class Leftover:
     @property
     def readable(self) -> Mapping[str, Tensor] | None:
         """What is left, where it is finite; None where nothing is, or something of it is not finite."""
-        finite = all(math.isfinite(norm) for norm in self._norms())
-        return self.gradients if self.gradients and finite else None
+        return self.gradients if self.gradients and all(map(math.isfinite, self._norms())) else None
 
     def words(self, *, attempt: int, arrived: float, scale: float | None) -> str | None:
         """A note; None where nothing was left. `arrived` is the norm of what the optimizer was given."""

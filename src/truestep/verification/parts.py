@@ -24,7 +24,9 @@ class Parts:
         self._contents = [held for module in self._modules for held in (module._modules, module._parameters, module._buffers)]
         self.tensors: list[Tensor] = [each for content in self._contents for each in content.values() if isinstance(each, Tensor)]
         """Parameters and buffers; one that is shared more than once."""
-        self._model, self._buffers = model, Buffers(model)
+        self._model = model
+        own = any(not type(module).__module__.startswith("torch.") for module in self._modules)
+        self._buffers = None if own else Buffers(model)
         self._found = self._look()
 
     @property
@@ -35,8 +37,7 @@ class Parts:
     @property
     def buffers(self) -> Buffers:
         """To keep and restore. New ones each time where a module may tell by an attribute of its own, as torch's do not."""
-        own = any(not type(module).__module__.startswith("torch.") for module in self._modules)
-        return Buffers(self._model) if own else self._buffers
+        return Buffers(self._model) if self._buffers is None else self._buffers
 
     def _look(self) -> tuple[list[Any], ...]:
         stepped = [p for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from itertools import islice
 from typing import Any
 
 import torch
@@ -83,8 +82,16 @@ def mark_of(full: Full) -> tuple[object, ...]:
     """
     examples = full.window if full.joined is None else full.joined
     found = [(path, leaf.shape, _checksum(leaf)) for path, leaf in leaves(examples) if isinstance(leaf, Tensor)]
-    ends = [tuple(leaf.shape) for end in (0, -1) for _, leaf in islice(leaves(full.window[end]), 1)]
+    ends = [_first_shape(full.window[end]) for end in (0, -1)]
     return (len(full.window), *ends, *found) if found else (id(full.window),)
+
+
+def _first_shape(microbatch: Any) -> tuple[int, ...] | None:
+    """Of its first array; None where it has none."""
+    first = microbatch[0] if type(microbatch) in (tuple, list) and microbatch else microbatch
+    if not isinstance(first, Tensor):  # as nearly every one is: a walk takes several times as long
+        first = next((leaf for _, leaf in leaves(microbatch)), None)
+    return None if first is None else tuple(first.shape)
 
 
 def _checksum(leaf: Tensor) -> int:
