@@ -22,7 +22,7 @@ from truestep.run.beginning import beginning_of
 from truestep.run.isolation import seed_all
 from truestep.tasks import load
 from truestep.verification.comparing import Comparison
-from truestep.verification.reference import _doubled, _doubles, _gradients
+from truestep.verification.reference import _doubled, _doubles, _float32, _gradients
 from truestep.verification.subject import Full, Subject
 from truestep.verification.subject_task import full_batches
 from truestep.verification.subject_update import subject_of_update
@@ -46,9 +46,10 @@ def bare(subject: Subject) -> tuple[Callable[[Full], object], Callable[[], objec
 
     def attempt(full: Full) -> None:
         with subject.in_float32():
-            _gradients(subject, full, trained)
+            with _float32(subject.device):
+                _gradients(subject, full, trained)
             doubles = full._replace(window=_doubles(full.window), joined=_doubles(full.joined))
-            with _doubled(subject, trained):
+            with _doubled(subject, trained), _float32(subject.device):
                 _gradients(subject, doubles, trained)
         subject.attempt(full.window)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ def references(
         counting: counts what the float32 pass rounds to.
     """
     device, weights = subject.device, subject.weights(full.window) if subject.counts else None
-    with subject.in_float32(), _as_before(subject, drawn, buffers) as again:
+    with subject.in_float32(), _as_before(subject, drawn, buffers) as again, _float32(device):
         with counting or nullcontext():
             plain = _plain(subject, full, trained, weights)
         first = TorchRandomState.now(device)
@@ -82,7 +82,7 @@ def drew_alike(one: TorchRandomState, other: TorchRandomState) -> bool:
 def kinks_of(subject: Subject, full: Full, *, doubled: bool) -> Kinks:
     """What the full batch passes from the present state: in float64 where that can be had, else in float32."""
     kinks = Kinks()
-    with subject.in_float32(), _as_before(subject), kinks:
+    with subject.in_float32(), _as_before(subject), _float32(subject.device), kinks:
         (_in_float64 if doubled else _gradients)(subject, full, subject.named().trained)
     return kinks
 
@@ -90,7 +90,7 @@ def kinks_of(subject: Subject, full: Full, *, doubled: bool) -> Kinks:
 def part_of(subject: Subject, microbatch: object) -> Gradients:
     """The float32 gradient of one microbatch's own mean loss, from the present state."""
     with subject.in_float32(), _as_before(subject):
-        with POLICIES["fp32"].arithmetic(subject.device):
+        with _float32(subject.device):
             loss = subject.mean_loss(subject.model, microbatch)
         return _of(subject.named().trained, loss)
 
@@ -121,8 +121,7 @@ def _plain(subject: Subject, full: Full, trained: Params, weights: list[Weight] 
 
 
 def _gradients(subject: Subject, full: Full, trained: Params, weights: list[Weight] | None = None) -> Gradients:
-    with POLICIES["fp32"].arithmetic(subject.device):
-        return _of(trained, subject.window_loss(full, weights))
+    return _of(trained, subject.window_loss(full, weights))
 
 
 def _in_float64(subject: Subject, full: Full, trained: Params, weights: list[Weight] | None = None) -> Gradients:
@@ -130,6 +129,11 @@ def _in_float64(subject: Subject, full: Full, trained: Params, weights: list[Wei
     window = full.window if weights is not None and full.joined is not None else _doubles(full.window)
     with _doubled(subject, trained):
         return _gradients(subject, full._replace(window=window, joined=_doubles(full.joined)), trained, weights)
+
+
+def _float32(device: torch.device) -> AbstractContextManager[None]:
+    """Inside, float32 is computed as float32, with a graph and without an autocast: entered once for both references."""
+    return POLICIES["fp32"].arithmetic(device)
 
 
 def _of(params: Params, loss: Tensor) -> Gradients:
