@@ -127,6 +127,23 @@ RIGHT = {
         train(loss, 2)
         train(loss, 4)
     """,
+    "backwards that begin with their weight": """
+        opt = torch.optim.SGD(params, lr=0.05)
+        for _ in range(5):
+            opt.zero_grad()
+            for _ in range(4):
+                mse(0, x()).backward(torch.tensor(1 / 4))
+            opt.step()
+    """,
+    "backwards that begin with the loss scale": """
+        opt, scaler = torch.optim.SGD(params, lr=0.05), torch.amp.GradScaler("cpu", init_scale=64.0)
+        for _ in range(5):
+            opt.zero_grad()
+            for _ in range(4):
+                (mse(0, x()) / 4).backward(scaler.scale(torch.tensor(1.0)))
+            scaler.step(opt)
+            scaler.update()
+    """,
     "tasks of unequal sizes, each with its weight": """
         def loss(K):
             return (0.5 * ce(x(12)) + 0.25 * mse(0, x(6)) + 0.25 * mse(1, x(4))) / K

@@ -12,7 +12,6 @@ from truestep.audit.windows import clips, close, damage_of, gradients_of, left_b
 LIMITS: dict[str, tuple[str | int, ...]] = {"norm": ("max_norm", 1), "value": ("clip_value", 1)}
 """Where the limit stands in a call of torch's clips."""
 
-
 LEAST_SCALE = 8
 """What a loss is multiplied by from which on it is taken for a scale, and no coefficient."""
 

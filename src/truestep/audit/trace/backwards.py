@@ -106,10 +106,12 @@ class Backwards:
         zeroed = watcher.clearings.take()
         roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         root = roots[0] if roots else None
-        carried, scaler, scale = ("none", None, 1.0) if root is None else watcher.scalers.behind(*roots)
+        begun = watcher.scalers.begun_with(seeds)
+        carried, scaler, scale = begun or (("none", None, 1.0) if root is None else watcher.scalers.behind(*roots))
         watcher.hooks.scale = scale
         looked = root if recorder.judging else None
-        shares, unread = ((), "not looked at") if looked is None else read_roots(roots, seeds, scale)
+        of_root, seeds = (scale, seeds) if begun is None else (1.0, None)
+        shares, unread = ((), "not looked at") if looked is None else read_roots(roots, seeds, of_root)
         return _Before(
             judging=recorder.judging,
             kept=kept,
@@ -120,7 +122,7 @@ class Backwards:
             scale=scale,
             shares=shares,
             unread=unread,
-            loss=None if looked is None else _value(looked, scale),
+            loss=None if looked is None else _value(looked, of_root),
             divisors=() if looked is None else operations.divisors(looked),
             computed=None if looked is None else operations.computed(looked),
             divided=None if looked is None else operations.divided(looked),

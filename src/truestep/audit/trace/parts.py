@@ -36,6 +36,9 @@ class Scalers(Protocol):
     def scales(self) -> set[float]:
         """Those of all scalers that are on."""
 
+    def begun_with(self, seeds: Any) -> tuple[str, int | None, float] | None:
+        """What a backward carries that begins with a scaler's scale instead of 1; None where it does not."""
+
     def behind(self, *roots: Tensor) -> tuple[str, int | None, float]:
         """Whether all, none or a part of a backward's roots went through a scaler; which one, and its scale."""
 

@@ -11,6 +11,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from truestep.audit.events import Restored, ScalerMade, StepCalled, Unscaled, Updated
 from truestep.audit.trace.scales import Scales
+from truestep.audit.trace.taints import constant
 from truestep.audit.trace.tracks import bare
 
 if TYPE_CHECKING:
@@ -221,6 +222,12 @@ class Scalers:
         for node in [node for node, chunk in self._scaled_in.items() if chunk < old or node not in self.roots]:
             self._scaled_in.pop(node)
             self.roots.pop(node, None)
+
+    def begun_with(self, seeds: Any) -> tuple[str, int | None, float] | None:
+        """What a backward carries that begins with a scaler's scale instead of 1; None where it does not."""
+        number = constant(seeds) if seeds is not None and self._numbers else None
+        own = [scaler for scaler in self._numbers if number not in (None, 1.0) and self._scale_now(scaler) == number]
+        return ("all", self.number(own[0]), self._scale_now(own[0])) if own else None
 
     def behind(self, *roots: Tensor) -> tuple[str, int | None, float]:
         """Whether all, none or a part of a backward's roots went through a scaler; which one, and its scale."""
