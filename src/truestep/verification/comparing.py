@@ -66,8 +66,7 @@ class Comparison:
         self._named: Named | None = None
         self._drawn: Draws | None = None
         self._suspect: Suspect | None = None
-        self._left: str | None = None
-        """What was not zeroed before the first window that began with something left."""
+        self._left: str | None = None  # what was not zeroed before the first window that began with something left
 
     def attempt(self, full: Full) -> None:
         """Both references from the present state, then the attempt itself, from the same."""
@@ -75,9 +74,8 @@ class Comparison:
         self._attempts += 1
         self._microbatches = self._microbatches or len(full.window)
         self._drawn = Draws.now(subject.device) if self._drawn is None else self._drawn.again()
-        named = self._named = subject.named(self._named)
-        scale = subject.scale()
-        start = Snapshot(named.tensors, self._drawn)
+        named, scale = subject.named(self._named), subject.scale()
+        self._named, start = named, Snapshot(named.tensors, self._drawn)
         found, held = self._references(full, named, start), named.stepped
         arrival = Arrival(subject.optimizers, subject.names, known=named.names)
         counting = Counting(paused=lambda: arrival.stepping) if self._rounded is None else None
@@ -154,10 +152,9 @@ class Comparison:
 
     def _clipped(self, gradients: Gradients, held: frozenset[str]) -> Gradients:
         """As the loop clips them: what no optimizer holds has no part in it."""
-        if self._subject.clip is None:
-            return gradients
-        inside = {name: gradient for name, gradient in gradients.items() if name in held}
-        return {**gradients, **clipped(inside, self._subject.clip)}
+        clip = self._subject.clip
+        inside = {} if clip is None else {name: gradient for name, gradient in gradients.items() if name in held}
+        return {**gradients, **clipped(inside, clip)} if inside else gradients
 
     def _beyond_the_limit(self, gradients: Gradients, held: frozenset[str]) -> float:
         """How much shorter than declared torch's clip_grad_norm_ may leave them, which a loop of one's own may clip with."""
@@ -168,8 +165,7 @@ class Comparison:
         return TORCH_ADDS / norm if clip.limit < norm < math.inf else 0.0
 
     def _references(self, full: Full, named: Named, start: Snapshot) -> References:
-        counting = Counting() if self._plain is None else None
-        buffers = named.parts.buffers
+        counting, buffers = Counting() if self._plain is None else None, named.parts.buffers
         found = references(self._subject, full, named.trained, buffers=buffers, drawn=start.drawn, counting=counting)
         if counting is not None:
             self._plain = counting.seen(microbatches=1)
