@@ -95,9 +95,9 @@ class Draws(NamedTuple):
 
 
 def _pythons_address() -> int | None:
-    """Behind the head of its object, in CPython."""
+    """Behind the head of its object, in CPython, where the object is as long as that."""
     known = sys.implementation.name == "cpython" and type(_PYTHON) is random.Random
-    return id(_PYTHON) + object.__basicsize__ if known else None
+    return id(_PYTHON) + object.__basicsize__ if known and _PYTHON.__sizeof__() >= object.__basicsize__ + _WORDS else None
 
 
 def _told_by_python(state: Any) -> bytes:
