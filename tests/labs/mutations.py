@@ -67,7 +67,9 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "late-division": Mutation(
         does="a block that was not told its total is not divided by it at the end",
-        edits=(edited("engine/weights.py", "return self._sum / self._reference if self._reference else 1.0", "return 1.0"),),
+        edits=(
+            edited("engine/weights.py", "return _number(self._sum) / self._reference if self._reference else 1.0", "return 1.0"),
+        ),
     ),
     "scale-update": Mutation(
         does="the loss scale stays what it is",
