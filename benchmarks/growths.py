@@ -188,7 +188,7 @@ def measure(*, quick: bool) -> list[Series]:
     """All of them; a quick measurement leaves out the largest."""
     parameters = [10**k for k in (range(4, 7) if quick else range(4, 9))]
     tensors = [10, 100, 1000] if quick else [10, 100, 1000, 10_000]
-    seconds = 1.0 if quick else 3.0
+    seconds = 1.0 if quick else 6.0
     rounds = 5 if quick else 21
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -33,6 +33,7 @@ PARTS = {
     "compare": "comparing",
     "verify": "programs",
     "verify-digits": "programs",
+    "verify-logistic": "programs",
     "inspect": "programs",
     "prediction": "programs",
     "page": "programs",

@@ -26,10 +26,22 @@ class Program:
 
 PREDICTED = ("bytes-lm:bf16", "bytes-lm:bf16-master", "digits-conv:bf16", "deep:bf16")
 """What is predicted and measured here; the program itself takes many more."""
+VERIFY = "a window costs at most the computations that it compares and 20 %"
 PROGRAMS = {
-    "verify": Program(title="What verify costs", file="verify_cost.py", arguments=("--attempts", "4", "12", "--rounds", "3")),
+    "verify": Program(
+        title="What verify costs", file="verify_cost.py", arguments=("--attempts", "4", "12", "--rounds", "3"), judges=VERIFY
+    ),
     "verify-digits": Program(
-        title="What verify costs on a small task", file="verify_cost.py", arguments=("--task", "digits", "--rounds", "5")
+        title="What verify costs on a small task",
+        file="verify_cost.py",
+        arguments=("--task", "digits", "--rounds", "5"),
+        judges=VERIFY,
+    ),
+    "verify-logistic": Program(
+        title="What verify costs on the smallest task",
+        file="verify_cost.py",
+        arguments=("--task", "logistic", "--rounds", "9"),
+        judges=VERIFY,
     ),
     "inspect": Program(title="What inspect costs", file="inspect_cost.py", arguments=("1",)),
     "prediction": Program(

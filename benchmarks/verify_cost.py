@@ -27,6 +27,9 @@ from truestep.verification.subject import Full, Subject
 from truestep.verification.subject_task import full_batches
 from truestep.verification.subject_update import subject_of_update
 
+MOST = 1.2
+"""What a window may cost: the computations that are compared, and a fifth."""
+
 Side = Callable[[Subject], tuple[Callable[[Full], object], Callable[[], object]]]
 """What is done with each window, and what at the end."""
 
@@ -95,8 +98,8 @@ def one_more(every: list[Spent]) -> float:
     return statistics.median(window for each in every for window in each.more) + statistics.median(verdicts)
 
 
-def main() -> None:
-    """Prints, of each side, what one more window costs, and what verify costs once beside its windows."""
+def main() -> int:
+    """Prints, of each side, what one more window costs, and what verify costs once beside its windows; 1 beyond `MOST`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="bytes-lm")
     parser.add_argument("--policy", default="bf16")
@@ -113,7 +116,8 @@ def main() -> None:
     once = statistics.median(each.first + each.verdicts[0] for each in found[verified][1:]) - few * more
     print(f"one more window of {asked.task} under {asked.policy}, in CPU ms")
     print(f"{1e3 * plain:.2f} bare, {1e3 * more:.2f} verified, {more / plain:.3f} times; once {1e3 * once:.1f}")
+    return int(more > MOST * plain)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
