@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from truestep.errors import WindowError
-from truestep.probe.tree import leaves
+from truestep.probe.tree import first_of, leaves
 
 M = TypeVar("M")
 
@@ -95,8 +95,8 @@ def examples_of(microbatch: Any) -> int:
     >>> examples_of({"input": torch.zeros(8, 3), "label": torch.zeros(8)})
     8
     """
-    first = microbatch[0] if type(microbatch) in (tuple, list) and microbatch else microbatch
-    if isinstance(first, Tensor) and first.dim():  # as nearly every microbatch is
+    first = first_of(microbatch)
+    if isinstance(first, Tensor) and first.dim():  # nearly always
         return first.shape[0]
     arrays = ((path, array) for path, array in leaves(microbatch) if len(array.shape))
     path, first = next(arrays, ("", None))

@@ -9,6 +9,15 @@ from typing import Any
 from torch import Tensor
 
 
+def first_of(tree: Any) -> Any:
+    """What comes first in a tuple or list, and anything else itself: of nearly every microbatch its first array, without a walk.
+
+    >>> first_of(([1, 2], "text")), first_of([]), first_of("text")
+    ([1, 2], [], 'text')
+    """
+    return tree[0] if type(tree) in (tuple, list) and tree else tree
+
+
 def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Everything in `tree` that has a shape, with its path: depth first through mappings, tuples, lists and dataclasses.
 

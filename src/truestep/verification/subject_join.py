@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from truestep.probe.tree import leaves
+from truestep.probe.tree import first_of, leaves
 from truestep.verification.gap import NUMPYS
 from truestep.verification.subject import Full
 
@@ -88,8 +88,8 @@ def mark_of(full: Full) -> tuple[object, ...]:
 
 def _first_shape(microbatch: Any) -> tuple[int, ...] | None:
     """Of its first array; None where it has none."""
-    first = microbatch[0] if type(microbatch) in (tuple, list) and microbatch else microbatch
-    if not isinstance(first, Tensor):  # as nearly every one is: a walk takes several times as long
+    first = first_of(microbatch)
+    if not isinstance(first, Tensor):  # hardly ever: a walk takes several times as long
         first = next((leaf for _, leaf in leaves(microbatch)), None)
     return None if first is None else tuple(first.shape)
 
