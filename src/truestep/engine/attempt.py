@@ -11,9 +11,9 @@ from torch import Tensor
 from truestep.engine.outcome import Outcome
 from truestep.engine.terms import Summand
 from truestep.engine.weight_check import WeightChecks
-from truestep.engine.weights import tell_term, weight_of
+from truestep.engine.weights import Naming, weight_of
 from truestep.engine.work import Work
-from truestep.errors import LossError, StateError, UpdateError, WeightError
+from truestep.errors import LossError, StateError, WeightError
 
 
 class Attempt:
@@ -102,12 +102,9 @@ class Attempt:
         else:
             summands = shares.summands(loss, weight_of(weight))
         for summand in summands:
-            try:
+            with Naming(summand.term):
                 demand_scalar(summand.loss)
                 self._weight_check(summand)
-            except UpdateError as error:
-                tell_term(error, summand.term)
-                raise
         return summands
 
     def _demand_open(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from truestep.engine.weights import LossIs, Shares, Weight, tell_term
+from truestep.engine.weights import LossIs, Naming, Shares, Weight
 from truestep.errors import LossError, UpdateError, WeightError
 
 Terms = Mapping[str | None, Any]
@@ -87,11 +87,8 @@ class TermShares:
 
     def _divisors(self) -> Iterator[float]:
         for term, each in self._each.items():
-            try:
+            with Naming(term):
                 yield each.divisor()
-            except WeightError as error:
-                tell_term(error, term)
-                raise
 
 
 def joined(loss: Loss, shares: Mapping[str | None, float]) -> Tensor:

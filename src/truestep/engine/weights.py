@@ -16,10 +16,19 @@ RATIO_LIMIT = 2.0**8
 """Beyond this ratio to the first weight, shares without a known total would cost the backward 8 bits of a format's range."""
 
 
-def tell_term(error: UpdateError, term: str | None) -> None:
-    """Which term of the loss `error` is about becomes a fact of it; nothing of a loss that has no terms."""
-    if term is not None:
-        error.facts["term"] = term
+class Naming:
+    """An error that passes tells which term of the loss it is about; nothing of a loss that has none."""
+
+    def __init__(self, term: str | None) -> None:
+        self._term = term
+
+    def __enter__(self) -> None:
+        """Nothing yet."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """The name becomes a fact of the error."""
+        if self._term is not None and isinstance(error, UpdateError):
+            error.facts["term"] = self._term
 
 
 def weight_of(found: Any) -> Weight:
@@ -32,11 +41,8 @@ def weight_of(found: Any) -> Weight:
         raise WeightError(f"the weights of several terms have their names, and these are {found!r}", hint="name each term")
     numbers = {}
     for term, weight in found.items():
-        try:
+        with Naming(term):
             numbers[term] = _number(weight)
-        except WeightError as error:
-            tell_term(error, term)
-            raise
     return numbers
 
 
